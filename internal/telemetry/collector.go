@@ -1,0 +1,80 @@
+package telemetry
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/oncegate/oncegate/proxy"
+	"github.com/oncegate/oncegate/upstream"
+)
+
+// collector reads the proxy's counters when Prometheus asks: the data path
+// knows nothing of metrics.
+type collector struct {
+	proxy   *proxy.Proxy
+	cluster *upstream.Cluster
+}
+
+func newCollector(p *proxy.Proxy, c *upstream.Cluster) *collector { return &collector{p, c} }
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("oncegate_"+name, help, labels, nil)
+}
+
+var (
+	batches      = desc("batches_total", "Record batches by what became of them: forwarded upstream, answered as a duplicate, or refused by Oncegate.", "result")
+	waits        = desc("waits_total", "Times that a request waited for another batch of its producer.")
+	bytesSaved   = desc("bytes_saved_total", "Bytes of batches that were answered without going upstream again.")
+	reused       = desc("sequence_reused_total", "Stored sequence ranges that came again with another CRC.")
+	acksRaised   = desc("acks_raised_total", "Requests whose acks were raised to all.")
+	verified     = desc("windows_verified_total", "Windows verified with the partition's leader after a change of leadership.")
+	reconnects   = desc("upstream_reconnects_total", "Upstream connections that broke with requests unanswered.")
+	resends      = desc("upstream_resends_total", "Requests sent again after that.")
+	gaveUp       = desc("upstream_gave_up_total", "Times that sending again was given up and the client got a retriable error.")
+	upstreamUp   = desc("upstream_up", "1 when the upstream answered the last time, else 0.")
+	connections  = desc("connections", "Client connections open.")
+	refusedConns = desc("connections_refused_total", "Client connections refused for MAX_CONNECTIONS.")
+	badFrames    = desc("bad_frames_total", "Client connections closed for what they sent.")
+	budgetWaits  = desc("budget_waits_total", "Times that a client was not read because MEMORY_BUDGET_BYTES was used up.")
+	windows      = desc("producers_tracked", "Producers and partitions with a window in memory.")
+	cacheHits    = desc("cache_hits_total", "Batches whose producer's state was in memory, by tier.", "tier")
+	cacheMisses  = desc("cache_misses_total", "Batches of whose producer nothing was known: the broker was asked.")
+)
+
+// Describe sends the names of all metrics.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+
+// Collect sends the values of all metrics.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	count := func(d *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	gauge := func(d *prometheus.Desc, v float64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+	}
+	s := c.proxy.Stats()
+	count(batches, s.Forwarded.Load(), "forwarded")
+	count(batches, s.Duplicates.Load(), "duplicate")
+	count(batches, s.Refused.Load(), "refused")
+	count(waits, s.Waits.Load())
+	count(bytesSaved, s.BytesSaved.Load())
+	count(reused, s.Reused.Load())
+	count(acksRaised, s.AcksRaised.Load())
+	count(verified, s.Verified.Load())
+	count(reconnects, s.Reconnects.Load())
+	count(resends, s.Resent.Load())
+	count(gaveUp, s.GaveUp.Load())
+	count(refusedConns, s.ConnectionsRefused.Load())
+	count(badFrames, s.BadFrames.Load())
+	count(budgetWaits, s.BudgetWaits.Load())
+	gauge(connections, float64(s.Connections.Load()))
+	up := 0.0
+	if c.cluster.Err() == nil {
+		up = 1
+	}
+	gauge(upstreamUp, up)
+	w := c.proxy.WindowStats()
+	gauge(windows, float64(w.Windows))
+	count(cacheHits, w.Hits, "live")
+	count(cacheHits, w.Recalls, "cold")
+	count(cacheMisses, w.Misses)
+}

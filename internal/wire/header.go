@@ -1,0 +1,88 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// MinFrame is the least a request frame can hold: api key, version and
+// correlation id.
+const MinFrame = 8
+
+// RequestHeader is the header of a request, versions 1 and 2 (flexible,
+// KIP-482).
+type RequestHeader struct {
+	Key, Version  int16
+	CorrelationID int32
+	ClientID      []byte // nil when null; aliases the frame
+	Len           int    // bytes that the header takes: the body starts here
+}
+
+// ErrShortHeader says that a frame ends within its request header.
+var ErrShortHeader = errors.New("the frame ends within its request header")
+
+// ParseRequestHeader reads the header of a request. Of a request with an
+// unknown api key, or with a version beyond those known, only the fields up to
+// the client id are read and Len is where they end: whether tagged fields
+// follow can't be told.
+func ParseRequestHeader(frame []byte) (RequestHeader, error) {
+	if len(frame) < MinFrame {
+		return RequestHeader{}, ErrShortHeader
+	}
+	r := reader{b: frame}
+	h := RequestHeader{Key: r.int16(), Version: r.int16(), CorrelationID: r.int32()}
+	if h.Key == int16(kmsg.ControlledShutdown) && h.Version == 0 {
+		h.Len = r.at // header v0 has no client id
+		return h, nil
+	}
+	h.ClientID = r.string(false)
+	if Flexible(h.Key, h.Version) {
+		r.tags(noTag)
+	}
+	h.Len = r.at
+	if r.bad {
+		return h, fmt.Errorf("%w (api key %d, version %d)", ErrShortHeader, h.Key, h.Version)
+	}
+	return h, nil
+}
+
+// apis holds what kmsg knows of each api key, asked once.
+var apis = func() (known [kmsg.MaxKey + 1]api) {
+	for key := range known {
+		req := kmsg.RequestForKey(int16(key))
+		if req == nil {
+			continue
+		}
+		a := api{known: true, max: req.MaxVersion(), flexibleFrom: -1}
+		for v := range a.max + 1 {
+			req.SetVersion(v)
+			if req.IsFlexible() {
+				a.flexibleFrom = v
+				break
+			}
+		}
+		known[key] = a
+	}
+	return known
+}()
+
+type api struct {
+	known        bool
+	max          int16
+	flexibleFrom int16 // −1 for never
+}
+
+// KnownKey says whether the codec knows the api key.
+func KnownKey(key int16) bool { return key >= 0 && int(key) < len(apis) && apis[key].known }
+
+// Flexible says whether this version of the api uses tagged fields and compact
+// lengths. It is false for unknown keys and versions.
+func Flexible(key, version int16) bool {
+	if !KnownKey(key) {
+		return false
+	}
+	a := &apis[key]
+	return a.flexibleFrom >= 0 && version >= a.flexibleFrom && version <= a.max
+}
