@@ -118,6 +118,7 @@ func newLogger(cfg *config.Config, w io.Writer) *zap.Logger {
 	level, _ := zapcore.ParseLevel(string(cfg.LogLevel))
 	enc := zap.NewProductionEncoderConfig()
 	enc.EncodeTime = zapcore.ISO8601TimeEncoder
+	enc.EncodeDuration = zapcore.StringDurationEncoder
 	encoder := zapcore.NewJSONEncoder(enc)
 	if cfg.LogFormat == "console" {
 		encoder = zapcore.NewConsoleEncoder(enc)
