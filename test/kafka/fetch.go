@@ -101,3 +101,14 @@ func RequireTools(tb testing.TB, missing error) {
 	fmt.Fprintln(os.Stderr, "\n*** "+message+"\n")
 	tb.Skip(message)
 }
+
+// JavaSource returns a command that runs a single-file Java program with
+// Kafka's jars on its class path.
+func JavaSource(ctx context.Context, file string, args ...string) (*exec.Cmd, error) {
+	jars, err := fetch(V44)
+	if err != nil {
+		return nil, err
+	}
+	flags := []string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp", filepath.Join(jars, "*"), file}
+	return exec.CommandContext(ctx, "java", append(flags, args...)...), nil
+}
