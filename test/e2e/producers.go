@@ -86,6 +86,7 @@ func produceSarama(tb testing.TB, w workload, h *audit.History) {
 	cfg.Producer.Idempotent = w.idempotent
 	cfg.Producer.RequiredAcks = sarama.WaitForAll
 	cfg.Producer.Return.Successes = true
+	cfg.Producer.Flush.MaxMessages = 5 // so that there are many batches
 	cfg.Producer.Partitioner = sarama.NewManualPartitioner
 	cfg.Producer.Retry.Max = 1000
 	cfg.Producer.Retry.Backoff = 20 * time.Millisecond
@@ -97,14 +98,18 @@ func produceSarama(tb testing.TB, w workload, h *audit.History) {
 		tb.Error(err)
 		return
 	}
-	var answers sync.WaitGroup
-	answers.Go(func() {
+	var readers, unanswered sync.WaitGroup
+	unanswered.Add(w.count)
+	readers.Go(func() {
 		for m := range client.Successes() {
+			unanswered.Done()
 			h.Ack(ackOf(m.Metadata.(audit.Record), m.Partition, m.Offset, nil))
 		}
 	})
-	answers.Go(func() {
+	readers.Go(func() {
 		for e := range client.Errors() {
+			unanswered.Done()
+			tb.Logf("sarama gave up on %v: %v", e.Msg.Metadata, e.Err)
 			h.Ack(ackOf(e.Msg.Metadata.(audit.Record), 0, -1, e.Err))
 		}
 	})
@@ -116,8 +121,9 @@ func produceSarama(tb testing.TB, w workload, h *audit.History) {
 			w.pause()
 		}
 	}
+	unanswered.Wait() // a producer that is being closed refuses its own retries
 	client.AsyncClose()
-	answers.Wait()
+	readers.Wait()
 }
 
 func produceJava(tb testing.TB, w workload, h *audit.History) {
