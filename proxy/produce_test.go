@@ -1,0 +1,188 @@
+package proxy
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// versions of Produce that name topics; 13 names ids.
+func eachVersion(t *testing.T, test func(t *testing.T, version int16)) {
+	for _, version := range []int16{3, 5, 8, 9, 12} {
+		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) { test(t, version) })
+	}
+}
+
+// A retry on a new connection is answered with the original's offset and never
+// reaches the broker.
+func TestRetryIsAnswered(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version int16) {
+		r := newRig(t)
+		first := r.dial(t)
+		pid := first.producerID()
+		req := produceRequest(version, -1, testBatch{0, pid, 0, 0, 3})
+		expect(t, "original", first.produce(req), []answerOf{{0, 0, 0}})
+		expect(t, "next", first.produce(produceRequest(version, -1, testBatch{0, pid, 0, 3, 2})), []answerOf{{0, 0, 3}})
+		seen := r.countProduces()
+		expect(t, "retry", r.dial(t).produce(req), []answerOf{{0, 0, 0}})
+		expect(t, "requests that reached the broker", seen(), 0)
+		expect(t, "duplicates", r.Stats().Duplicates.Load(), 1)
+	})
+}
+
+// countProduces counts the Produce requests that reach the broker from now on.
+func (r *rig) countProduces() func() int {
+	n := make(chan struct{}, 100)
+	r.broker.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		r.broker.KeepControl()
+		n <- struct{}{}
+		return nil, nil, false
+	})
+	return func() int { return len(n) }
+}
+
+// A request that mixes new batches and duplicates is split, and its answer
+// names every partition once, in the request's order.
+func TestMixedRequestIsSplitAndMerged(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version int16) {
+		r := newRig(t)
+		c := r.dial(t)
+		pid := c.producerID()
+		c.produce(produceRequest(version, -1, testBatch{1, pid, 0, 0, 3}))
+		got := c.produce(produceRequest(version, -1, testBatch{0, pid, 0, 0, 1}, testBatch{1, pid, 0, 0, 3}, testBatch{2, pid, 0, 0, 1}))
+		expect(t, "answers", got, []answerOf{{0, 0, 0}, {1, 0, 0}, {2, 0, 0}})
+		expect(t, "next of all", c.produce(produceRequest(version, -1, testBatch{0, pid, 0, 1, 1}, testBatch{1, pid, 0, 3, 1}, testBatch{2, pid, 0, 1, 1})),
+			[]answerOf{{0, 0, 1}, {1, 0, 3}, {2, 0, 1}})
+	})
+}
+
+// A retry whose original is unanswered waits for it, on whatever connection it
+// comes, and both get the original's offset.
+func TestRetryWaitsForOriginal(t *testing.T) {
+	r := newRig(t)
+	c := r.dial(t)
+	pid := c.producerID()
+	c.produce(produceRequest(9, -1, testBatch{0, pid, 0, 0, 1}))
+	release := make(chan struct{})
+	r.broker.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		r.broker.SleepControl(func() { <-release })
+		return nil, nil, false
+	})
+	req := produceRequest(9, -1, testBatch{0, pid, 0, 1, 2})
+	original := c.send(req)
+	time.Sleep(50 * time.Millisecond)
+	again := r.dial(t)
+	retry := again.send(req)
+	eventually(t, "the retry waits", func() bool { return r.Stats().Waits.Load() > 0 })
+	close(release)
+	expect(t, "original", answersOf(c.receive(req, original)), []answerOf{{0, 0, 1}})
+	expect(t, "retry", answersOf(again.receive(req, retry)), []answerOf{{0, 0, 1}})
+	expect(t, "batches forwarded", r.Stats().Forwarded.Load(), 2)
+}
+
+// The connection of the original may be gone: its outcome is still learnt.
+func TestRetryWaitsForOriginalOfClosedConnection(t *testing.T) {
+	r := newRig(t)
+	c := r.dial(t)
+	pid := c.producerID()
+	release := make(chan struct{})
+	r.broker.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		r.broker.SleepControl(func() { <-release })
+		return nil, nil, false
+	})
+	req := produceRequest(9, -1, testBatch{0, pid, 0, 0, 2})
+	c.send(req)
+	eventually(t, "the original is forwarded", func() bool { return r.Stats().Forwarded.Load() == 1 })
+	c.conn.Close()
+	again := r.dial(t)
+	retry := again.send(req)
+	eventually(t, "the retry waits", func() bool { return r.Stats().Waits.Load() > 0 })
+	close(release)
+	expect(t, "retry", answersOf(again.receive(req, retry)), []answerOf{{0, 0, 0}})
+	expect(t, "batches forwarded", r.Stats().Forwarded.Load(), 1)
+}
+
+// Local answers never overtake: a pipelined duplicate is answered in its turn.
+func TestAnswersKeepTheOrderOfRequests(t *testing.T) {
+	r := newRig(t)
+	c := r.dial(t)
+	pid := c.producerID()
+	old := produceRequest(9, -1, testBatch{0, pid, 0, 0, 1})
+	c.produce(old)
+	next := produceRequest(9, -1, testBatch{0, pid, 0, 1, 1})
+	ids := []int32{c.send(next), c.send(old), c.send(old)}
+	expect(t, "new", answersOf(c.receive(next, ids[0])), []answerOf{{0, 0, 1}})
+	expect(t, "duplicate", answersOf(c.receive(old, ids[1])), []answerOf{{0, 0, 0}})
+	expect(t, "duplicate", answersOf(c.receive(old, ids[2])), []answerOf{{0, 0, 0}})
+}
+
+// An old epoch is fenced, a gap is refused, by whoever knows: Oncegate or the
+// broker.
+func TestEpochsAndGaps(t *testing.T) {
+	r := newRig(t)
+	c := r.dial(t)
+	pid := c.producerID()
+	c.produce(produceRequest(9, -1, testBatch{0, pid, 1, 0, 2}))
+	expect(t, "old epoch", c.produce(produceRequest(9, -1, testBatch{0, pid, 0, 0, 2})), []answerOf{{0, 47, -1}})
+	expect(t, "gap", c.produce(produceRequest(9, -1, testBatch{0, pid, 1, 9, 2}))[0].code, 45)
+	expect(t, "overlap", c.produce(produceRequest(9, -1, testBatch{0, pid, 1, 1, 2}))[0].code, 45)
+	expect(t, "next", c.produce(produceRequest(9, -1, testBatch{0, pid, 1, 2, 2})), []answerOf{{0, 0, 2}})
+}
+
+// acks=0 with a producer id is raised to all and still not answered; without
+// one it passes as it is.
+func TestAcksZero(t *testing.T) {
+	r := newRig(t)
+	c := r.dial(t)
+	pid := c.producerID()
+	c.send(produceRequest(9, 0, testBatch{0, pid, 0, 0, 1}))
+	c.send(produceRequest(9, 0, testBatch{1, -1, -1, -1, 1}))
+	req := produceRequest(9, -1, testBatch{0, pid, 0, 1, 1})
+	expect(t, "behind both", c.produce(req), []answerOf{{0, 0, 1}})
+	expect(t, "raised", r.Stats().AcksRaised.Load(), 1)
+	expect(t, "the other partition", c.produce(produceRequest(9, -1, testBatch{1, -1, -1, -1, 1}))[0].offset, 1)
+}
+
+// When the broker cuts the connection after the append, Oncegate sends the
+// batch again itself; the client sees one answer, and the log holds it once.
+func TestUpstreamConnectionIsMended(t *testing.T) {
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(testPartitions, testTopic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	cut := newCutter(t, broker.ListenAddrs()[0])
+	// kfake advertises itself: the cutter stands only where the proxy is told
+	// to dial, the bootstrap address.
+	r := newRigBefore(t, broker, []string{cut.addr})
+	r.addr = r.Addr().String()
+	c := r.dial(t)
+	pid := c.producerID()
+	cut.nextAnswers(3)
+	for i := range int32(6) {
+		expect(t, "answer", c.produce(produceRequest(9, -1, testBatch{0, pid, 0, i, 1})), []answerOf{{0, 0, int64(i)}})
+	}
+	if r.Stats().Resent.Load() < 3 || cut.count() < 3 {
+		t.Errorf("%d requests were sent again over %d cuts", r.Stats().Resent.Load(), cut.count())
+	}
+}
+
+// An upstream that stays silent is given up on: the client gets a retriable
+// error, never a success.
+func TestSilentUpstreamIsGivenUp(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.GiveUp = 300 * time.Millisecond })
+	c := r.dial(t)
+	pid := c.producerID()
+	release := make(chan struct{})
+	defer close(release)
+	r.broker.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		r.broker.KeepControl()
+		r.broker.SleepControl(func() { <-release })
+		return nil, nil, false
+	})
+	expect(t, "answer", c.produce(produceRequest(9, -1, testBatch{0, pid, 0, 0, 1})), []answerOf{{0, 7, -1}})
+	c.mustBeClosed()
+}
