@@ -35,9 +35,5 @@ func (p Place) String() string {
 	return strconv.Itoa(int(p.Partition)) + "/" + strconv.FormatInt(p.Offset, 10)
 }
 
-func (p Place) before(q Place) bool {
-	return p.Partition < q.Partition || p.Partition == q.Partition && p.Offset < q.Offset
-}
-
 // Place is where the entry lies.
 func (e *Entry) Place() Place { return Place{e.Partition, e.Offset} }

@@ -16,11 +16,13 @@ const (
 	Lost             FaultKind = "lost"                // acknowledged, but not in the log
 	Duplicated       FaultKind = "duplicated"          // a copy beyond the first
 	Reordered        FaultKind = "reordered"           // stored after a later record of its client and partition
-	WrongOffset      FaultKind = "wrong offset"        // stored, but not where the answer said
-	AnswerOutOfOrder FaultKind = "answer out of order" // acknowledged after a later record of its client and partition
+	WrongOffset      FaultKind = "wrong_offset"        // stored, but not where the answer said
+	AnswerOutOfOrder FaultKind = "answer_out_of_order" // acknowledged after a later record of its client and partition
 	Corrupt          FaultKind = "corrupt"             // the value was changed
-	NeverSent        FaultKind = "never sent"          // stored or answered, but the history has no send
+	NeverSent        FaultKind = "never_sent"          // stored or answered, but the history has no send
 )
+
+func (k FaultKind) String() string { return strings.ReplaceAll(string(k), "_", " ") }
 
 // FaultKinds are all kinds, in the order of a report.
 var FaultKinds = []FaultKind{Lost, Duplicated, Reordered, WrongOffset, AnswerOutOfOrder, Corrupt, NeverSent}
@@ -138,7 +140,7 @@ func (r *Report) String() string {
 		row("foreign", r.Foreign, "records that aren't of this workload")
 	}
 	for _, k := range FaultKinds {
-		row(string(k), r.Number(k), "")
+		row(k.String(), r.Number(k), "")
 	}
 	w.Flush()
 	if r.HistoryTorn {

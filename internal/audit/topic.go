@@ -43,9 +43,6 @@ type Range struct {
 	stable    int64 // from here on it is undecided what transactions become
 }
 
-// whole says that nothing is known to lie before the range, nor ever to have.
-func (r Range) whole() bool { return r.Start == 0 && r.LogStart == 0 }
-
 // Topic is a topic of a cluster, opened for reading. It reads what lay below
 // the high watermarks at that time.
 type Topic struct {
