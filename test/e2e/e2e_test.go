@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/oncegate/oncegate/internal/audit"
-	"github.com/oncegate/oncegate/test/faults"
+	"github.com/oncegate/oncegate/internal/faults"
 	"github.com/oncegate/oncegate/test/kafka"
 )
 

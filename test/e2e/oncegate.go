@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncegate/oncegate/test/faults"
+	"github.com/oncegate/oncegate/internal/faults"
 	"github.com/oncegate/oncegate/test/kafka"
 )
 

@@ -8,11 +8,18 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/oncegate/oncegate/internal/wire"
 )
 
 // Proxy passes Kafka frames between clients and one target, and lets a Plan
 // break things.
 type Proxy struct {
+	// Advertise, when set before the first connection, replaces the broker
+	// addresses in answers, so that clients of a cluster with one broker keep
+	// coming through the proxy.
+	Advertise bool
+
 	listener net.Listener
 	target   string
 	plan     *Plan
@@ -96,7 +103,10 @@ func (p *Proxy) serve(client net.Conn) {
 		return
 	}
 	defer p.letGo(server)
-	l := &link{client: client, server: server, plan: p.plan, asked: make(chan Kind, 1<<12)}
+	l := &link{client: client, server: server, plan: p.plan, asked: make(chan request, 1<<12)}
+	if p.Advertise {
+		l.self = p.listener.Addr().(*net.TCPAddr)
+	}
 	var back sync.WaitGroup
 	back.Go(l.answers)
 	l.requests()
@@ -107,7 +117,13 @@ func (p *Proxy) serve(client net.Conn) {
 type link struct {
 	client, server net.Conn
 	plan           *Plan
-	asked          chan Kind // what befalls the answers, in the order of the requests
+	asked          chan request // in the order of the answers
+	self           *net.TCPAddr // what broker addresses are replaced with, if anything
+}
+
+type request struct {
+	key, version int16
+	fate         Kind
 }
 
 const keyProduce = 0
@@ -128,7 +144,11 @@ func (l *link) requests() {
 			return
 		}
 		fate := None
-		if len(frame) >= 14 && binary.BigEndian.Uint16(frame[4:]) == keyProduce {
+		if len(frame) < 14 {
+			l.cut()
+			return
+		}
+		if binary.BigEndian.Uint16(frame[4:]) == keyProduce {
 			if expectsAnswer(frame) {
 				fate = l.plan.draw()
 			} else {
@@ -140,7 +160,7 @@ func (l *link) requests() {
 			l.cut()
 			return
 		}
-		l.asked <- fate
+		l.asked <- request{int16(binary.BigEndian.Uint16(frame[4:])), int16(binary.BigEndian.Uint16(frame[6:])), fate}
 		if _, err := l.server.Write(frame); err != nil {
 			l.cut()
 			return
@@ -161,7 +181,12 @@ func (l *link) answers() {
 			l.cut()
 			return
 		}
-		switch <-l.asked {
+		asked, ok := <-l.asked
+		if !ok {
+			l.cut()
+			return
+		}
+		switch asked.fate {
 		case LoseAck:
 			l.cut()
 			return
@@ -179,11 +204,27 @@ func (l *link) answers() {
 		if silent {
 			continue
 		}
+		if l.self != nil {
+			if frame, err = l.readdress(asked, frame); err != nil {
+				l.cut()
+				return
+			}
+		}
 		if _, err := l.client.Write(frame); err != nil {
 			l.cut()
 			return
 		}
 	}
+}
+
+func (l *link) readdress(asked request, frame []byte) ([]byte, error) {
+	if !wire.CarriesAddresses(asked.key, asked.version) {
+		return frame, nil
+	}
+	body, err := wire.RewriteAddresses(asked.key, asked.version, frame[4:], func(wire.Address) (string, int32) {
+		return l.self.IP.String(), int32(l.self.Port)
+	})
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...), err
 }
 
 func (l *link) cut() {
