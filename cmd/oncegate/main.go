@@ -17,6 +17,7 @@ const usage = `oncegate puts idempotence in front of a Kafka cluster.
   oncegate config     the environment variables, and what they are set to
   oncegate check      ask a running oncegate whether it is ready
   oncegate demo       lose acknowledgements on purpose and show what is stored
+  oncegate demo       lose acknowledgements on purpose and show what is stored
   oncegate protocol   what is done with each Kafka api key
   oncegate version    the version and commit
 
@@ -41,6 +42,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return runConfig(stdout, stderr)
 	case "check":
 		return runCheck(ctx, stdout, stderr)
+	case "demo":
+		return runDemo(ctx, args[1:], stdout, stderr)
 	case "protocol":
 		return runProtocol(stdout)
 	case "version", "--version":
