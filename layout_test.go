@@ -20,7 +20,7 @@ var allowed = map[string][]string{
 	"dedup":              {},
 	"internal/wire":      {},
 	"internal/config":    {},
-	"internal/audit":     {},
+	"internal/audit":     {"internal/wire"},
 	"internal/faults":    {"internal/wire"},
 	"upstream":           {"internal/wire"},
 	"proxy":              {"dedup", "upstream", "internal/wire"},
