@@ -18,7 +18,7 @@ func checkLog(tb testing.TB, c *kafka.Cluster, topic string, h *audit.History) *
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	ends, err := c.Admin(tb).ListEndOffsets(ctx, topic)
+	ends, err := c.Admin().ListEndOffsets(ctx, topic)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -160,7 +160,7 @@ func (o *oncegate) faultsBefore(tb testing.TB, plan *faults.Plan) string {
 func faultsBeforeKafka(tb testing.TB, c *kafka.Cluster, plan *faults.Plan) []string {
 	tb.Helper()
 	for _, b := range c.Brokers() {
-		listenFaulty(tb, b.FaultyPort, plan)
+		listenFaulty(tb, b.Port(kafka.Faulty), plan)
 	}
 	return c.FaultyBootstrap()
 }

@@ -3,206 +3,195 @@ package kafka
 import (
 	"fmt"
 	"io"
-	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
 )
 
-// Broker is one broker of a cluster. It keeps its ports and its data over
-// restarts.
+// Broker is one process of a cluster. It keeps its ports and its data when it
+// is started again.
 type Broker struct {
-	ID         int32
-	Port       int // of the listener that is advertised as it is
-	FaultyPort int // of the listener that is advertised at FaultyHost
+	ID int32
 
-	controllerPort int
-	jars, dir      string
+	cluster *Cluster
+	ports   map[string]int // by listener
+	dir     string
+	flags   []string // of the JVM
 
-	mu   sync.Mutex
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended
+	mu      sync.Mutex
+	process *process // the last one
 }
 
-// clusterID is any: each cluster has ports of its own.
-const clusterID = "b25jZWdhdGUtdGVzdHMhIQ"
+// process is one run of a broker.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+	err  error         // then: how
+}
 
-func (b *Broker) writeConfig(voters string, brokers int, extra map[string]string) error {
-	replicas := fmt.Sprint(min(3, brokers))
-	isr := fmt.Sprint(max(1, min(3, brokers)-1))
-	lines := map[string]string{
-		"process.roles":                                    "broker,controller",
-		"node.id":                                          fmt.Sprint(b.ID),
-		"controller.quorum.voters":                         voters,
-		"controller.listener.names":                        "CONTROLLER",
-		"inter.broker.listener.name":                       "DIRECT",
-		"listeners":                                        fmt.Sprintf("DIRECT://127.0.0.1:%d,FAULTY://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d", b.Port, b.FaultyPort, b.controllerPort),
-		"advertised.listeners":                             fmt.Sprintf("DIRECT://127.0.0.1:%d,FAULTY://%s:%d", b.Port, FaultyHost, b.FaultyPort),
-		"listener.security.protocol.map":                   "DIRECT:PLAINTEXT,FAULTY:PLAINTEXT,CONTROLLER:PLAINTEXT",
-		"log.dirs":                                         filepath.Join(b.dir, "data"),
-		"num.network.threads":                              "2",
-		"num.io.threads":                                   "4",
-		"auto.create.topics.enable":                        "false",
-		"default.replication.factor":                       replicas,
-		"min.insync.replicas":                              isr,
-		"offsets.topic.replication.factor":                 replicas,
-		"offsets.topic.num.partitions":                     "4",
-		"transaction.state.log.replication.factor":         replicas,
-		"transaction.state.log.min.isr":                    isr,
-		"transaction.state.log.num.partitions":             "4",
-		"share.coordinator.state.topic.replication.factor": replicas,
-		"share.coordinator.state.topic.min.isr":            isr,
-		"share.coordinator.state.topic.num.partitions":     "1",
-		"group.initial.rebalance.delay.ms":                 "0",
-		"controlled.shutdown.enable":                       "true",
-		// A killed broker has to be noticed within a test's patience.
-		"broker.session.timeout.ms":    "3000",
-		"broker.heartbeat.interval.ms": "500",
-		"replica.lag.time.max.ms":      "5000",
+// Port is where a listener listens, on 127.0.0.1.
+func (b *Broker) Port(listener string) int { return b.ports[listener] }
+
+// Addr is where a listener is reached without a fault proxy.
+func (b *Broker) Addr(listener string) string { return fmt.Sprintf("127.0.0.1:%d", b.ports[listener]) }
+
+// Start runs a broker that was stopped or killed, and returns once it serves
+// clients.
+func (b *Broker) Start() error {
+	if err := b.launch(); err != nil {
+		return err
 	}
-	maps.Copy(lines, extra)
-	var text strings.Builder
-	for _, k := range slices.Sorted(maps.Keys(lines)) {
-		fmt.Fprintf(&text, "%s=%s\n", k, lines[k])
+	return b.cluster.await(time.Minute, b)
+}
+
+// Stop shuts the broker down in order (SIGTERM) and waits.
+func (b *Broker) Stop() error {
+	b.signal(syscall.SIGTERM)
+	b.Resume()
+	if !b.ended(30 * time.Second) {
+		b.Kill()
+		return fmt.Errorf("%v did not end within 30 s of SIGTERM\n%s", b, b.logSince(0))
 	}
+	return nil
+}
+
+// Kill ends the broker at once (SIGKILL) and waits.
+func (b *Broker) Kill() {
+	b.signal(syscall.SIGKILL)
+	b.ended(time.Minute)
+}
+
+// Pause stops the broker where it is (SIGSTOP): its connections stay open.
+func (b *Broker) Pause() { b.signal(syscall.SIGSTOP) }
+
+// Resume ends a Pause.
+func (b *Broker) Resume() { b.signal(syscall.SIGCONT) }
+
+// Running says whether the process exists; a paused one does.
+func (b *Broker) Running() bool {
+	p := b.last()
+	if p == nil {
+		return false
+	}
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+func (b *Broker) String() string { return fmt.Sprintf("Kafka node %d", b.ID) }
+
+func (b *Broker) last() *process {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.process
+}
+
+func (b *Broker) signal(s syscall.Signal) {
+	if p := b.last(); p != nil {
+		p.cmd.Process.Signal(s) // fails where the process has ended, and is waited for
+	}
+}
+
+func (b *Broker) ended(within time.Duration) bool {
+	p := b.last()
+	if p == nil {
+		return true
+	}
+	select {
+	case <-p.done:
+		return true
+	case <-time.After(within):
+		return false
+	}
+}
+
+func (b *Broker) java(args ...string) *exec.Cmd {
+	logging := "-Dlog4j2.configurationFile=" + filepath.Join(b.dir, "log4j2.properties")
+	flags := append([]string{logging}, b.flags...)
+	cmd := exec.Command("java", append(flags, args...)...)
+	cmd.SysProcAttr = dieWithParent()
+	return cmd
+}
+
+// format prepares the data folder.
+func (b *Broker) format() error {
 	if err := os.MkdirAll(b.dir, 0o755); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(b.dir, "log4j2.properties"), []byte(log4j), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(b.properties(), []byte(text.String()), 0o644)
-}
-
-const log4j = `rootLogger.level=WARN
-rootLogger.appenderRefs=out
-rootLogger.appenderRef.out.ref=out
-appenders=out
-appender.out.type=Console
-appender.out.name=out
-appender.out.layout.type=PatternLayout
-appender.out.layout.pattern=%d{HH:mm:ss,SSS} %p %m (%c{1})%n%throwable{5}
-`
-
-func (b *Broker) properties() string { return filepath.Join(b.dir, "server.properties") }
-
-func (b *Broker) java(mainClass string, args ...string) *exec.Cmd {
-	flags := []string{
-		"-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.net.preferIPv4Stack=true",
-		"-Dlog4j2.configurationFile=" + filepath.Join(b.dir, "log4j2.properties"),
-		"-cp", filepath.Join(b.jars, "*"), mainClass,
+	if err := os.WriteFile(b.config(), []byte(b.cluster.properties(b)), 0o644); err != nil {
+		return err
 	}
-	cmd := exec.Command("java", append(flags, args...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return cmd
-}
-
-func (b *Broker) format() error {
-	out, err := b.java("kafka.tools.StorageTool", "format", "-t", clusterID, "-c", b.properties()).CombinedOutput()
+	out, err := b.java("kafka.tools.StorageTool", "format", "-t", clusterID, "-c", b.config()).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("formatting broker %d: %w\n%s", b.ID, err, out)
+		return fmt.Errorf("formatting the storage of %v: %w\n%s", b, err, out)
 	}
 	return nil
 }
 
-func (b *Broker) start() error {
+func (b *Broker) config() string { return filepath.Join(b.dir, "server.properties") }
+
+// launch starts the process and doesn't wait for it.
+func (b *Broker) launch() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	log, err := os.OpenFile(filepath.Join(b.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(b.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	cmd := b.java("kafka.Kafka", b.properties())
-	cmd.Stdout, cmd.Stderr = log, log
-	// The kernel ends a child when the thread that made it ends.
+	p := &process{cmd: b.java("kafka.Kafka", b.config()), done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = log, log
 	started := make(chan error)
-	done := make(chan struct{})
 	go func() {
-		defer close(done)
-		lockThread()
-		err := cmd.Start()
+		defer close(p.done)
+		// The thread must live as long as the process: see dieWithParent.
+		runtime.LockOSThread()
+		err := p.cmd.Start()
 		started <- err
 		if err == nil {
-			cmd.Wait()
+			p.err = p.cmd.Wait()
 		}
 	}()
 	if err := <-started; err != nil {
-		return err
+		return fmt.Errorf("starting %v: %w", b, err)
 	}
-	b.cmd, b.done = cmd, done
+	b.process = p
 	return nil
 }
 
-// Start runs a broker that was stopped or killed, and returns once it accepts
-// connections.
-func (b *Broker) Start() error {
-	if err := b.start(); err != nil {
-		return err
-	}
-	for range 600 {
-		conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", b.Port), time.Second)
-		if err == nil {
-			conn.Close()
-			return nil
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	return fmt.Errorf("broker %d does not listen\n%s", b.ID, b.logTail())
-}
+func (b *Broker) logFile() string { return filepath.Join(b.dir, "log") }
 
-// Stop shuts the broker down in order and waits.
-func (b *Broker) Stop() { b.end(syscall.SIGTERM) }
-
-// Kill ends the broker at once (SIGKILL) and waits.
-func (b *Broker) Kill() { b.end(syscall.SIGKILL) }
-
-// Pause stops the broker where it is (SIGSTOP); Resume lets it go on.
-func (b *Broker) Pause() { b.signal(syscall.SIGSTOP) }
-
-// Resume ends a Pause.
-func (b *Broker) Resume() { b.signal(syscall.SIGCONT) }
-
-func (b *Broker) signal(s syscall.Signal) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.cmd != nil {
-		b.cmd.Process.Signal(s)
-	}
-}
-
-func (b *Broker) end(s syscall.Signal) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.cmd == nil {
-		return
-	}
-	b.cmd.Process.Signal(s)
-	select {
-	case <-b.done:
-	case <-time.After(30 * time.Second):
-		b.cmd.Process.Kill()
-		<-b.done
-	}
-	b.cmd = nil
-}
-
-func (b *Broker) logTail() string {
-	f, err := os.Open(filepath.Join(b.dir, "log"))
+// logSince returns what was logged from a place of the log file on, at most the
+// last few thousand bytes of it.
+func (b *Broker) logSince(at int64) string {
+	f, err := os.Open(b.logFile())
 	if err != nil {
 		return err.Error()
 	}
 	defer f.Close()
-	const tail = 3000
-	if info, err := f.Stat(); err == nil && info.Size() > tail {
-		f.Seek(-tail, io.SeekEnd)
+	const most = 4000
+	from := max(at, b.logSize()-most)
+	text, err := io.ReadAll(io.NewSectionReader(f, from, most))
+	if err != nil {
+		return err.Error()
 	}
-	text, _ := io.ReadAll(f)
 	return string(text)
+}
+
+func (b *Broker) logSize() int64 {
+	info, err := os.Stat(b.logFile())
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }

@@ -2,54 +2,64 @@ package kafka
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
-	"os"
-	"runtime"
 	"sync"
 )
 
-// lockThread keeps a goroutine on its thread for as long as it lives.
-func lockThread() { runtime.LockOSThread() }
+// Ports lie below the range that kernels take for outgoing connections, so that
+// a broker that is down keeps its port. They are handed out in blocks, since
+// test binaries run side by side: whoever listens on a block's first port owns
+// the block.
+const (
+	lowestPort = 20000
+	blockSize  = 50
+	blocks     = 240
+)
 
-// ports hands out TCP ports below the range that the kernel takes for outgoing
-// connections, so that a broker that is down does not lose its port.
 var ports struct {
 	sync.Mutex
-	next int
+	next, end int
+	owned     []net.Listener // held until the process ends
 }
 
-// freePorts returns n ports that nothing listens on, neither on loopback's
-// usual address nor on FaultyHost.
-func freePorts(n int) (free []int, err error) {
+// FreePorts returns the first of n consecutive TCP ports of 127.0.0.1 and
+// FaultyHost that nothing listens on. No other test is given them while this
+// process lives. n is at most 49.
+func FreePorts(n int) (first int, err error) {
 	ports.Lock()
 	defer ports.Unlock()
-	if ports.next == 0 {
-		// Test binaries run side by side; each starts looking elsewhere.
-		ports.next = 20000 + os.Getpid()*97%11000
-	}
-	for ; len(free) < n && ports.next < 32000; ports.next++ {
+	for free := 0; ; {
+		if ports.next == ports.end {
+			free = 0
+			if err := ownBlock(); err != nil {
+				return 0, err
+			}
+		}
 		if isFree("127.0.0.1", ports.next) && isFree(FaultyHost, ports.next) {
-			free = append(free, ports.next)
+			free++
+		} else {
+			free = 0
+		}
+		ports.next++
+		if free == n {
+			return ports.next - n, nil
 		}
 	}
-	if len(free) < n {
-		return nil, fmt.Errorf("no %d free TCP ports between 20000 and 32000", n)
-	}
-	return free, nil
 }
 
-// FreePorts returns n consecutive TCP ports that nothing listens on.
-func FreePorts(n int) (first int, err error) {
-	for range 100 {
-		all, err := freePorts(n)
+func ownBlock() error {
+	for _, block := range rand.Perm(blocks) {
+		first := lowestPort + block*blockSize
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first))
 		if err != nil {
-			return 0, err
+			continue
 		}
-		if all[n-1]-all[0] == n-1 {
-			return all[0], nil
-		}
+		ports.owned = append(ports.owned, l)
+		ports.next, ports.end = first+1, first+blockSize
+		return nil
 	}
-	return 0, fmt.Errorf("no %d consecutive free TCP ports", n)
+	return fmt.Errorf("no free block of TCP ports from %d to %d", lowestPort, lowestPort+blocks*blockSize-1)
 }
 
 func isFree(host string, port int) bool {
