@@ -131,6 +131,16 @@ func (s *session) emit(frame []byte) {
 	}
 	s.gatherReady()
 	s.outMu.Unlock()
+	s.finish(p)
+}
+
+// finish lets go of an answered request, unless its answer may have to be
+// known again.
+func (s *session) finish(p *pending) {
+	if s.proxy.cfg.Stamp && p.stampedBatches() && !p.silent && p.request != nil {
+		s.remember(p)
+		return
+	}
 	s.letGo(p)
 }
 
@@ -169,7 +179,7 @@ func (s *session) flushClient() {
 	s.spent = nil
 	s.outMu.Unlock()
 	for _, p := range spent {
-		s.letGo(p)
+		s.finish(p)
 	}
 }
 
@@ -195,7 +205,7 @@ func (s *session) settle(p *pending, frame []byte) ([]byte, error) {
 				return nil, &protocolError{"the broker answered for a partition that was not asked for"}
 			}
 		}
-		if i < len(p.batches) && s.settleBatch(&p.batches[i], answer) {
+		if i < len(p.batches) && s.settleBatch(p, i, answer) {
 			reworded = true
 		}
 	}
@@ -221,9 +231,13 @@ func (s *session) settle(p *pending, frame []byte) ([]byte, error) {
 
 // settleBatch records the broker's answer for b, and says whether the client
 // must be told something else.
-func (s *session) settleBatch(b *batch, answer *wire.ProduceResponsePartition) (reworded bool) {
+func (s *session) settleBatch(p *pending, i int, answer *wire.ProduceResponsePartition) (reworded bool) {
+	b := &p.batches[i]
 	if b.fate != fateForwarded {
 		return false
+	}
+	if b.st.identity != nil {
+		return s.settleStamped(p, i, answer)
 	}
 	b.fate = fateSettled
 	windows, now := s.proxy.windows, s.proxy.seconds()

@@ -47,6 +47,14 @@ type batch struct {
 	shard  *shard
 	ticket dedup.Ticket
 	answer wire.PartitionAnswer // fateLocal
+
+	// Of batches that came without a producer id:
+	st      stamped // its stamp
+	partial bool    // it is the rest of a batch of which some records were stored
+	claimed bool    // all its records were a retry: answered with offset
+	stored  bool    // fateSettled: the broker has it, at offset
+	offset  int64
+	doubt   *doubt // the client may not learn the outcome
 }
 
 // fate says who answers for a batch.

@@ -12,14 +12,19 @@ import (
 )
 
 const (
-	codeNone               = 0
-	codeNotLeader          = 6
-	codeRequestTimedOut    = dedup.CodeRequestTimedOut
-	codeDuplicateSequence  = 46
-	firstProduceVersion    = 3 // the first with record batches of magic 2 (KIP-98)
-	codeUnsupportedVersion = 35
-	unknownOffset          = -1
-	unknownTimestamp       = -1
+	codeNone                 = 0
+	codeNotLeader            = 6
+	codeRequestTimedOut      = dedup.CodeRequestTimedOut
+	codeDuplicateSequence    = 46
+	firstProduceVersion      = 3 // the first with record batches of magic 2 (KIP-98)
+	codeCorruptMessage       = 2
+	codeMessageTooLarge      = 10
+	codeNotEnoughReplicas    = 19
+	codeTopicAuthorization   = 29
+	codeClusterAuthorization = 31
+	codeUnsupportedVersion   = 35
+	unknownOffset            = -1
+	unknownTimestamp         = -1
 )
 
 // routeProduce asks the dedup core about every batch of a Produce request, and
@@ -33,6 +38,20 @@ func (s *session) routeProduce(h *wire.RequestHeader, frame []byte, c *chunk, co
 	if err := req.Peek(frame[lengthPrefix:]); err != nil {
 		s.proxy.budget.Release(cost)
 		return &frameError{fmt.Sprintf("a Produce v%d request can't be read: %v", h.Version, err)}
+	}
+	s.preset = s.preset[:0]
+	if s.proxy.cfg.Stamp {
+		stamped, err := s.stampAll(frame)
+		switch {
+		case err == errUnstampable:
+			s.preset = s.preset[:0]
+		case err != nil:
+			s.proxy.budget.Release(cost)
+			return s.refuseUnstamped(h, err)
+		case &stamped[0] != &frame[0]:
+			s.proxy.budget.Release(cost)
+			frame, c, cost = stamped, nil, 0
+		}
 	}
 	p := s.newPending(h)
 	p.reply = replyProduce
@@ -50,17 +69,39 @@ func (s *session) routeProduce(h *wire.RequestHeader, frame []byte, c *chunk, co
 	if cost == 0 {
 		var err error
 		if cost, err = s.reserve(len(frame)); err != nil {
+			s.unstamp()
 			return err
 		}
 	}
 	s.keep(p, frame, c, cost)
 	if tracked {
 		if err := s.admit(p); err != nil {
+			s.unstamp()
 			s.letGo(p)
 			return err
 		}
 	}
 	return s.dispatch(p)
+}
+
+// presetAt is what stamping decided of partition i, nil where it did not.
+func (s *session) presetAt(i int) *batch {
+	if i >= len(s.preset) || s.preset[i].fate != fateLocal && s.preset[i].st.identity == nil {
+		return nil
+	}
+	return &s.preset[i]
+}
+
+// refuseUnstamped answers a request that can't be made safe with a retriable
+// error.
+func (s *session) refuseUnstamped(h *wire.RequestHeader, err error) error {
+	if s.ctx.Err() != nil || s.produce.Acks == 0 {
+		return err
+	}
+	p := s.newPending(h)
+	s.refuseAll(p, codeRequestTimedOut)
+	s.answerLocally(p)
+	return nil
 }
 
 // raiseAcks sees to it that an idempotent batch is acknowledged by all in-sync
@@ -70,12 +111,12 @@ func (s *session) routeProduce(h *wire.RequestHeader, frame []byte, c *chunk, co
 func (s *session) raiseAcks(p *pending, frame []byte) (tracked bool) {
 	req := &s.produce
 	for i := range req.Partitions {
-		if trackable(&req.Partitions[i]) {
+		if trackable(&req.Partitions[i]) || s.presetAt(i) != nil {
 			tracked = true
 			break
 		}
 	}
-	if !tracked || req.Acks == -1 || !s.proxy.cfg.RaiseAcks {
+	if !tracked || req.Acks == -1 || !s.proxy.cfg.RaiseAcks && len(s.preset) == 0 {
 		return tracked && req.Acks != 0
 	}
 	p.silent = req.Acks == 0
@@ -115,6 +156,7 @@ func (s *session) admit(p *pending) error {
 		select {
 		case <-s.wake:
 		case <-giveUp:
+			s.unstamp()
 			s.refuseAll(p, codeRequestTimedOut)
 			return nil
 		case <-s.ctx.Done():
@@ -131,6 +173,11 @@ func (s *session) submitAll(p *pending) (dedup.Kind, *dedup.Batch) {
 	p.batches = p.batches[:0]
 	for i := range req.Partitions {
 		part := &req.Partitions[i]
+		preset := s.presetAt(i)
+		if preset != nil && preset.fate == fateLocal {
+			p.batches = append(p.batches, batch{fate: fateLocal, answer: preset.answer, claimed: true, offset: preset.answer.BaseOffset})
+			continue
+		}
 		if !trackable(part) {
 			p.batches = append(p.batches, batch{fate: fateUntracked})
 			continue
@@ -152,7 +199,11 @@ func (s *session) submitAll(p *pending) (dedup.Kind, *dedup.Batch) {
 		shard, v := s.proxy.windows.submit(b, now)
 		switch v.Kind {
 		case dedup.Forward:
-			p.batches = append(p.batches, batch{fate: fateForwarded, shard: shard, ticket: v.Ticket})
+			b := batch{fate: fateForwarded, shard: shard, ticket: v.Ticket}
+			if preset != nil {
+				b.st, b.partial = preset.st, preset.partial
+			}
+			p.batches = append(p.batches, b)
 		case dedup.Wait, dedup.Verify:
 			s.verifyTopic, s.verifyID = part.Topic, part.TopicID
 			return v.Kind, b

@@ -42,9 +42,12 @@ type Config struct {
 	FrameTimeout   time.Duration // how long a frame may stay half-sent
 	GiveUp         time.Duration // how long an unanswered batch is sent again
 
-	Dedup     dedup.Options
-	Idle      time.Duration // windows unused for so long are given to the cold tier
-	RaiseAcks bool          // idempotent batches with acks 0 or 1 are sent with acks −1
+	Dedup dedup.Options
+	// Stamp gives batches without a producer id one of Oncegate's own.
+	Stamp      bool
+	InDoubtTTL time.Duration // how long an unknown outcome is worked on, and a known one remembered
+	Idle       time.Duration // windows unused for so long are given to the cold tier
+	RaiseAcks  bool          // idempotent batches with acks 0 or 1 are sent with acks −1
 
 	Log *zap.Logger
 }
@@ -61,7 +64,10 @@ type Proxy struct {
 	listeners *listeners
 	stats     Stats
 
-	reuseLogged onceEach
+	reuseLogged     onceEach
+	unstampedLogged atomic.Bool
+	identities      identities
+	doubts          *doubts
 
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -82,6 +88,7 @@ func Start(cfg Config) (*Proxy, error) {
 		budget:   semaphore.NewWeighted(cfg.MemoryBudget),
 		windows:  newWindows(cfg.Dedup),
 		topics:   newTopics(),
+		doubts:   newDoubts(cfg.InDoubtTTL),
 		sessions: make(map[*session]struct{}),
 		ctx:      ctx, cancel: cancel,
 	}
@@ -125,6 +132,7 @@ func (p *Proxy) tick() {
 			p.windows.sweep(now - idle)
 		}
 		p.endSilence()
+		p.doubts.sweep(time.Now())
 	}
 }
 
@@ -139,6 +147,7 @@ func (p *Proxy) endSilence() {
 		silent := s.pending.size > 0 && s.pending.at(0).since < limit && (s.inputDone || s.pending.at(0).reply == replyProduce)
 		up := s.up
 		s.mu.Unlock()
+		s.forgetAnswers(rememberedAnswers, rememberedBytes, p.now()-int64(rememberedFor))
 		if silent && up != nil && s.gaveUp.CompareAndSwap(false, true) {
 			up.Close()
 		}
@@ -154,6 +163,7 @@ func (p *Proxy) serve(client net.Conn, e *endpoint) {
 		wake: make(chan struct{}, 1),
 		log:  p.log.With(zap.Stringer("client", client.RemoteAddr()), zap.String("broker", e.String())),
 	}
+	s.resolver.proxy = p
 	s.in = newFrames(client, p.cfg.MaxFrame, p.cfg.FrameTimeout, s.flush)
 	if !p.admit(s) {
 		cancel()
@@ -223,6 +233,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 		s.kill()
 	}
 	p.mu.Unlock()
+	p.cancel()
 	<-done
 	return fmt.Errorf("%d client connections were cut off with requests unanswered: %w", left, ctx.Err())
 }
@@ -230,7 +241,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 func (p *Proxy) waitForSessions() {
 	for {
 		p.mu.Lock()
-		left := len(p.sessions)
+		left := len(p.sessions) + int(p.stats.Unresolved.Load())
 		p.mu.Unlock()
 		if left == 0 {
 			return

@@ -30,6 +30,10 @@ func (s *session) readRequests() error {
 				return err
 			}
 		}
+		if s.abandoned.Load() {
+			s.proxy.budget.Release(cost)
+			return errAbandoned
+		}
 		frame, c, err := s.in.whole(size)
 		if err != nil {
 			s.proxy.budget.Release(cost)
@@ -90,6 +94,9 @@ func (s *session) route(frame []byte, c *chunk, cost int64) error {
 func (s *session) setName(clientID []byte) {
 	if s.name != string(clientID) {
 		s.name = string(clientID)
+		s.mu.Lock()
+		s.knownAs = s.name
+		s.mu.Unlock()
 		s.log = s.proxy.log.With(zap.String("client_id", s.name), zap.Stringer("client", s.client.RemoteAddr()), zap.String("broker", s.endpoint.String()))
 	}
 }
@@ -118,7 +125,9 @@ func repeatable(key int16) bool {
 
 // keep holds a request for being sent again.
 func (s *session) keep(p *pending, frame []byte, c *chunk, cost int64) {
-	c.retain()
+	if c != nil {
+		c.retain()
+	}
 	p.chunk, p.request, p.sent, p.cost = c, frame, frame, cost
 }
 
@@ -235,4 +244,7 @@ func (s *session) kill() {
 	}
 }
 
-var errDrained = errors.New("all requests are answered")
+var (
+	errDrained   = errors.New("all requests are answered")
+	errAbandoned = errors.New("the client has come back on another connection")
+)

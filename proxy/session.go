@@ -33,8 +33,12 @@ type session struct {
 	// Used by the request goroutine only.
 	in      *frames
 	produce wire.Produce
-	batch   dedup.Batch
-	name    string // client id, for logs
+	preset  []batch // what stamping has decided of the request's partitions
+	// siblingsChecked says that connections which this client lost before have
+	// been looked for.
+	siblingsChecked bool
+	batch           dedup.Batch
+	name            string // client id, for logs
 	// localReady says that an answer of Oncegate's own may be due.
 	localReady  bool
 	verifyTopic []byte   // topic of the batch to verify, by name
@@ -63,7 +67,16 @@ type session struct {
 	inputDone bool // no more requests will come
 	saslSeen  bool // the client authenticated the upstream connection itself
 
+	identity         *identity  // stamps this session's batches; nil before the first
+	answers          []*pending // stamped requests that were answered lately
+	doubtsRegistered bool
+	knownAs          string // name, for other goroutines
+
 	gaveUp atomic.Bool // the upstream has been silent for too long
+	// abandoned says that the client has come back on another connection, so
+	// that what it left unread on this one must not be passed on.
+	abandoned atomic.Bool
+	resolver  resolver
 }
 
 func (s *session) wakeUp() {
@@ -78,6 +91,7 @@ func (s *session) run() {
 	err := s.readRequests()
 	s.logEnd(err)
 	s.flush()
+	s.registerDoubts()
 	s.mu.Lock()
 	s.inputDone = true
 	// A client that is gone for good is not waited for, unless the outcome of
@@ -126,6 +140,7 @@ func (s *session) tearDown() {
 	if s.up != nil {
 		s.up.Close()
 	}
+	s.registerDoubts()
 	s.mu.Lock()
 	left := make([]*pending, 0, s.pending.size)
 	for s.pending.size > 0 {
@@ -138,6 +153,10 @@ func (s *session) tearDown() {
 		s.abandon(p)
 		s.letGo(p)
 	}
+	s.forgetAnswers(0, 0, 0)
+	if s.identity != nil {
+		s.proxy.identities.put(s.identity)
+	}
 	s.in.drop()
 }
 
@@ -146,6 +165,9 @@ func (s *session) abandon(p *pending) {
 	for i := range p.batches {
 		if b := &p.batches[i]; b.fate == fateForwarded {
 			s.proxy.windows.lost(b.shard, b.ticket, s.proxy.seconds())
+			if b.st.identity != nil {
+				s.doubtful(p, i)
+			}
 			b.fate = fateSettled
 		}
 	}
@@ -184,4 +206,10 @@ func (s *session) letGo(p *pending) {
 		s.free = append(s.free, p)
 	}
 	s.mu.Unlock()
+}
+
+func (s *session) clientName() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.knownAs
 }

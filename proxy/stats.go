@@ -22,6 +22,9 @@ type Stats struct {
 	GaveUp             atomic.Uint64 // times that sending again was given up
 	BudgetWaits        atomic.Uint64 // times that a client was not read for want of memory
 	BadFrames          atomic.Uint64 // connections closed for what they sent
+	Doubts             atomic.Uint64 // batches whose outcome a client may not have learnt
+	RecordsLeftOut     atomic.Uint64 // records of retries without a producer id that were stored already
+	Unresolved         atomic.Int64  // batches in doubt that are being settled now
 	Connections        atomic.Int64  // client connections open now
 	ConnectionsRefused atomic.Uint64
 }

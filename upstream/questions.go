@@ -7,6 +7,10 @@ import (
 	"github.com/IBM/sarama"
 )
 
+// ErrNoProducerIDs says that the upstream issues no producer ids to Oncegate's
+// principal, or none at all. Trying again will not help.
+var ErrNoProducerIDs = errors.New("the upstream gives no producer id")
+
 // LeaseProducerID takes a producer id of the upstream's own for a producer that
 // sends none. Such an id can't be invented: it could be another's.
 func (c *Cluster) LeaseProducerID() (id int64, epoch int16, err error) {
@@ -17,7 +21,9 @@ func (c *Cluster) LeaseProducerID() (id int64, epoch int16, err error) {
 	r, err := client.InitProducerID()
 	switch {
 	case errors.Is(err, sarama.ErrClusterAuthorizationFailed), err == nil && r.Err == sarama.ErrClusterAuthorizationFailed:
-		return 0, 0, errors.New("the upstream gives no producer id: Oncegate's principal needs IDEMPOTENT_WRITE on the cluster, or WRITE on a topic")
+		return 0, 0, fmt.Errorf("%w: Oncegate's principal needs IDEMPOTENT_WRITE on the cluster, or WRITE on a topic", ErrNoProducerIDs)
+	case errors.Is(err, sarama.ErrUnsupportedVersion):
+		return 0, 0, fmt.Errorf("%w: it does not know InitProducerId", ErrNoProducerIDs)
 	case err != nil:
 		return 0, 0, fmt.Errorf("no producer id from the upstream: %w", err)
 	case r.Err != sarama.ErrNoError:
@@ -62,4 +68,20 @@ func (c *Cluster) DescribeProducer(topic string, index int32, producerID int64) 
 		}
 	}
 	return 0, 0, false, nil
+}
+
+// LeaderAddr asks for the address of a partition's leader.
+func (c *Cluster) LeaderAddr(topic string, index int32) (string, error) {
+	client, err := c.connected()
+	if err != nil {
+		return "", err
+	}
+	if err := client.RefreshMetadata(topic); err != nil {
+		return "", fmt.Errorf("the leader of %s/%d can't be learnt: %w", topic, index, err)
+	}
+	leader, err := client.Leader(topic, index)
+	if err != nil {
+		return "", fmt.Errorf("the leader of %s/%d can't be learnt: %w", topic, index, err)
+	}
+	return leader.Addr(), nil
 }

@@ -1,0 +1,153 @@
+package proxy
+
+import (
+	"net"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/oncegate/oncegate/internal/records"
+	"github.com/oncegate/oncegate/internal/wire"
+)
+
+// What a client could have missed when its connection ended: everything
+// unanswered, and the last few answers, which may have been lost on the way.
+const (
+	rememberedAnswers = 5
+	rememberedBytes   = 1 << 20
+	rememberedFor     = 5 * time.Second
+)
+
+// remember keeps an answered request of stamped batches for a while; the
+// answer goroutine calls it. It takes p over.
+func (s *session) remember(p *pending) {
+	if p.cost > 0 {
+		s.proxy.budget.Release(p.cost)
+		p.cost = 0
+	}
+	p.since = s.proxy.now()
+	s.mu.Lock()
+	s.answers = append(s.answers, p)
+	s.mu.Unlock()
+	s.forgetAnswers(rememberedAnswers, rememberedBytes, 0)
+}
+
+// forgetAnswers lets go of remembered answers but the newest count of at most
+// size bytes, and of those that came before since.
+func (s *session) forgetAnswers(count, size int, since int64) {
+	var gone []*pending
+	s.mu.Lock()
+	for len(s.answers) > 0 {
+		total := 0
+		for _, p := range s.answers {
+			total += len(p.request)
+		}
+		if oldest := s.answers[0]; len(s.answers) > count || total > size && len(s.answers) > 1 || oldest.since < since {
+			gone = append(gone, oldest)
+			s.answers = s.answers[1:]
+			continue
+		}
+		break
+	}
+	s.mu.Unlock()
+	for _, p := range gone {
+		s.letGo(p)
+	}
+}
+
+// stampedBatches says whether any batch of p is stamped or was answered as a
+// retry of a stamped one.
+func (p *pending) stampedBatches() bool {
+	for i := range p.batches {
+		if p.batches[i].st.identity != nil || p.batches[i].claimed {
+			return true
+		}
+	}
+	return false
+}
+
+// registerDoubts records what this session's client may not have learnt, once
+// its connection is over. It is called by the session itself, or by another
+// one of the same client, which is then known to have come back.
+func (s *session) registerDoubts() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.doubtsRegistered {
+		return
+	}
+	s.doubtsRegistered = true
+	for _, p := range s.answers {
+		s.registerPending(p, true)
+	}
+	for i := range s.pending.size {
+		s.registerPending(s.pending.at(i), false)
+	}
+}
+
+// registerPending does so for one request; mu is held.
+func (s *session) registerPending(p *pending, answered bool) {
+	if p.silent || p.request == nil || !p.stampedBatches() {
+		return
+	}
+	var req wire.Produce
+	if req.Peek(p.request[lengthPrefix:]) != nil {
+		return
+	}
+	for i := range p.batches {
+		b := &p.batches[i]
+		if b.st.identity == nil && !b.claimed || b.doubt != nil || b.fate == fateSettled && !b.stored {
+			continue
+		}
+		d := s.newDoubt(&req, p, i, answered)
+		if d == nil {
+			continue
+		}
+		b.doubt = d
+		switch {
+		case b.claimed:
+			d.settle(true, b.offset)
+		case b.fate != fateForwarded:
+			d.settle(b.stored, b.offset)
+		}
+	}
+}
+
+// newDoubt records one batch; nil where its records can't be read.
+func (s *session) newDoubt(req *wire.Produce, p *pending, i int, answered bool) *doubt {
+	part := &req.Partitions[i]
+	decoded, err := records.Decode(p.request[lengthPrefix+part.Start : lengthPrefix+part.End])
+	if err != nil {
+		s.log.Warn("a batch in doubt can't be decoded, so its retry will not be known", zap.Error(err))
+		return nil
+	}
+	d := &doubt{
+		records: decoded.Digests(s.proxy.doubts.seed), taken: make([]bool, decoded.Len()),
+		born: time.Now(), answered: answered, settled: make(chan struct{}), offset: unknownOffset,
+	}
+	s.proxy.doubts.add(s.doubtKeyOf(part), d)
+	s.proxy.stats.Doubts.Add(1)
+	return d
+}
+
+// registerDeadSiblings registers the doubts of sessions whose client is this
+// one's, and whose connection is over though they may not have noticed yet,
+// being busy with the upstream. What such a session has not passed on by now
+// it must not pass on any more: the client sends it again.
+func (p *Proxy) registerDeadSiblings(of *session) {
+	host, _, _ := net.SplitHostPort(of.client.RemoteAddr().String())
+	p.mu.Lock()
+	var dead []*session
+	for s := range p.sessions {
+		if s == of || s.clientName() != of.name {
+			continue
+		}
+		if h, _, _ := net.SplitHostPort(s.client.RemoteAddr().String()); h == host && clientGone(s.client) {
+			dead = append(dead, s)
+		}
+	}
+	p.mu.Unlock()
+	for _, s := range dead {
+		s.abandoned.Store(true)
+		s.registerDoubts()
+	}
+}
