@@ -1,19 +1,17 @@
+// Package faults breaks connections between a Kafka client and what it talks
+// to, at chosen points of a Produce request's way: a [Proxy] passes frames on,
+// and a [Plan] says what happens to which.
 package faults
 
 import (
-	"bufio"
-	"encoding/binary"
-	"errors"
-	"io"
+	"context"
+	"fmt"
 	"net"
 	"sync"
 	"time"
-
-	"github.com/oncegate/oncegate/internal/wire"
 )
 
-// Proxy passes Kafka frames between clients and one target, and lets a Plan
-// break things.
+// Proxy passes Kafka frames between clients and one target.
 type Proxy struct {
 	// Advertise, when set before the first connection, replaces the broker
 	// addresses in answers, so that clients of a cluster with one broker keep
@@ -23,20 +21,22 @@ type Proxy struct {
 	listener net.Listener
 	target   string
 	plan     *Plan
+	closing  context.Context
+	stop     context.CancelFunc
+	work     sync.WaitGroup
 
 	mu    sync.Mutex
-	conns map[net.Conn]struct{}
-	done  bool
-	work  sync.WaitGroup
+	links map[*link]struct{}
 }
 
 // Listen starts a proxy at addr in front of target.
 func Listen(addr, target string, plan *Plan) (*Proxy, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("fault proxy before %s: %w", target, err)
 	}
-	p := &Proxy{listener: l, target: target, plan: plan, conns: make(map[net.Conn]struct{})}
+	p := &Proxy{listener: l, target: target, plan: plan, links: make(map[*link]struct{})}
+	p.closing, p.stop = context.WithCancel(context.Background())
 	p.work.Go(p.accept)
 	return p, nil
 }
@@ -46,22 +46,18 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Close ends the proxy and all its connections.
 func (p *Proxy) Close() {
-	p.mu.Lock()
-	p.done = true
+	p.stop()
 	p.listener.Close()
-	for c := range p.conns {
-		c.Close()
-	}
-	p.mu.Unlock()
+	p.CutAll()
 	p.work.Wait()
 }
 
-// CutAll closes the connections that are open now.
+// CutAll closes the connections that are open now, whatever is on its way.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for c := range p.conns {
-		c.Close()
+	for l := range p.links {
+		l.closeBoth()
 	}
 }
 
@@ -71,197 +67,29 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		p.work.Go(func() { p.serve(client) })
+		p.work.Go(func() { p.serve(client.(*net.TCPConn)) })
 	}
 }
 
-func (p *Proxy) hold(c net.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.done {
-		c.Close()
-		return false
-	}
-	p.conns[c] = struct{}{}
-	return true
-}
-
-func (p *Proxy) letGo(c net.Conn) {
-	c.Close()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.conns, c)
-}
-
-func (p *Proxy) serve(client net.Conn) {
-	if !p.hold(client) {
+func (p *Proxy) serve(client *net.TCPConn) {
+	defer client.Close()
+	dialer := net.Dialer{Timeout: 5 * time.Second}
+	server, err := dialer.DialContext(p.closing, "tcp", p.target)
+	if err != nil {
 		return
 	}
-	defer p.letGo(client)
-	server, err := net.DialTimeout("tcp", p.target, 5*time.Second)
-	if err != nil || !p.hold(server) {
-		return
-	}
-	defer p.letGo(server)
-	l := &link{client: client, server: server, plan: p.plan, asked: make(chan request, 1<<12)}
+	l := newLink(client, server.(*net.TCPConn), p.plan)
 	if p.Advertise {
 		l.self = p.listener.Addr().(*net.TCPAddr)
 	}
-	var back sync.WaitGroup
-	back.Go(l.answers)
-	l.requests()
-	back.Wait()
-}
-
-// link is one client connection and its way to the target.
-type link struct {
-	client, server net.Conn
-	plan           *Plan
-	asked          chan request // in the order of the answers
-	self           *net.TCPAddr // what broker addresses are replaced with, if anything
-}
-
-type request struct {
-	key, version int16
-	fate         Kind
-}
-
-const keyProduce = 0
-
-// requests passes requests on until a side ends. The client's end is passed on
-// too: what it has sent must still arrive.
-func (l *link) requests() {
-	defer close(l.asked)
-	in := bufio.NewReaderSize(l.client, 64<<10)
-	for {
-		frame, err := readFrame(in)
-		if err != nil {
-			if tcp, ok := l.server.(*net.TCPConn); ok && errors.Is(err, io.EOF) {
-				tcp.CloseWrite()
-			} else {
-				l.cut()
-			}
-			return
-		}
-		fate := None
-		if len(frame) < 14 {
-			l.cut()
-			return
-		}
-		if binary.BigEndian.Uint16(frame[4:]) == keyProduce {
-			if expectsAnswer(frame) {
-				fate = l.plan.draw()
-			} else {
-				l.server.Write(frame)
-				continue
-			}
-		}
-		if fate == CutBefore {
-			l.cut()
-			return
-		}
-		l.asked <- request{int16(binary.BigEndian.Uint16(frame[4:])), int16(binary.BigEndian.Uint16(frame[6:])), fate}
-		if _, err := l.server.Write(frame); err != nil {
-			l.cut()
-			return
-		}
-		if fate == CutAfter {
-			l.cut()
-			return
-		}
+	p.mu.Lock()
+	p.links[l] = struct{}{}
+	p.mu.Unlock()
+	if p.closing.Err() != nil { // and CutAll may have come before
+		l.closeBoth()
 	}
-}
-
-func (l *link) answers() {
-	in := bufio.NewReaderSize(l.server, 64<<10)
-	silent := false
-	for {
-		frame, err := readFrame(in)
-		if err != nil {
-			l.cut()
-			return
-		}
-		asked, ok := <-l.asked
-		if !ok {
-			l.cut()
-			return
-		}
-		switch asked.fate {
-		case LoseAck:
-			l.cut()
-			return
-		case ResetAck:
-			if tcp, ok := l.client.(*net.TCPConn); ok {
-				tcp.SetLinger(0)
-			}
-			l.cut()
-			return
-		case DelayAck:
-			time.Sleep(l.plan.Delay)
-		case HalfOpen:
-			silent = true
-		}
-		if silent {
-			continue
-		}
-		if l.self != nil {
-			if frame, err = l.readdress(asked, frame); err != nil {
-				l.cut()
-				return
-			}
-		}
-		if _, err := l.client.Write(frame); err != nil {
-			l.cut()
-			return
-		}
-	}
-}
-
-func (l *link) readdress(asked request, frame []byte) ([]byte, error) {
-	if !wire.CarriesAddresses(asked.key, asked.version) {
-		return frame, nil
-	}
-	body, err := wire.RewriteAddresses(asked.key, asked.version, frame[4:], func(wire.Address) (string, int32) {
-		return l.self.IP.String(), int32(l.self.Port)
-	})
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...), err
-}
-
-func (l *link) cut() {
-	l.client.Close()
-	l.server.Close()
-}
-
-// readFrame returns the next frame with its length prefix.
-func readFrame(in *bufio.Reader) ([]byte, error) {
-	head, err := in.Peek(4)
-	if err != nil {
-		return nil, err
-	}
-	frame := make([]byte, 4+binary.BigEndian.Uint32(head))
-	_, err = io.ReadFull(in, frame)
-	return frame, err
-}
-
-// expectsAnswer reads the acks of a Produce request of version 3 or later.
-func expectsAnswer(frame []byte) bool {
-	b := frame[4:]
-	version := binary.BigEndian.Uint16(b[2:])
-	at := 8
-	if n := int16(binary.BigEndian.Uint16(b[at:])); n > 0 { // client id
-		at += int(n)
-	}
-	at += 2
-	if version >= 9 {
-		at++ // no tagged fields in a request header
-		n, size := binary.Uvarint(b[at:])
-		at += size
-		if n > 0 {
-			at += int(n) - 1
-		}
-	} else {
-		n := int16(binary.BigEndian.Uint16(b[at:]))
-		at += 2 + int(max(n, 0))
-	}
-	return at+2 > len(b) || binary.BigEndian.Uint16(b[at:]) != 0
+	l.run()
+	p.mu.Lock()
+	delete(p.links, l)
+	p.mu.Unlock()
 }
