@@ -1,9 +1,9 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net"
@@ -12,26 +12,21 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/rcrowley/go-metrics"
 	"go.uber.org/zap"
 )
-
-func init() {
-	// sarama measures everything twice over; Oncegate reads none of it.
-	metrics.UseNilMetrics = true
-}
 
 // Broker is a broker as the upstream's metadata tells of it.
 type Broker struct {
 	ID   int32
-	Addr string // host:port
+	Addr string // host:port, as the upstream advertises it
+	Rack string // empty where there is none
 }
 
-// Cluster keeps the upstream's topology and asks its brokers questions, through
-// a sarama client.
+// Cluster keeps the upstream's topology and asks its brokers questions.
 type Cluster struct {
 	cfg       Config
 	dialer    *Dialer
+	reach     *reach
 	refresh   chan struct{}
 	ready     chan struct{}
 	readyOnce sync.Once
@@ -39,40 +34,46 @@ type Cluster struct {
 	connecting sync.Mutex // one client is made at a time
 
 	mu       sync.Mutex
+	closed   bool
 	client   sarama.Client
 	err      error
 	brokers  []Broker
-	leaders  map[partition]int32
-	watched  map[string]struct{}
+	topics   map[string]*topic // watched
 	onChange func([]Broker)
 	onTopic  func(name string, id [16]byte)
 }
 
-type partition struct {
-	topic string
-	index int32
+// topic is what the last refresh told of a watched topic.
+type topic struct {
+	id      [16]byte // zero while not known, and before Kafka 2.8
+	leaders map[int32]int32
 }
 
-// errNotReady is the state before the first success.
-var errNotReady = errors.New("the upstream has not answered yet")
+var (
+	errNotReady = errors.New("the upstream has not answered yet")
+	errClosed   = errors.New("the proxy is shutting down")
+)
 
 // NewCluster returns a cluster that knows nothing before Run.
 func NewCluster(cfg Config, dialer *Dialer) *Cluster {
+	cfg = cfg.withDefaults()
 	return &Cluster{
 		cfg: cfg, dialer: dialer, err: errNotReady,
+		reach:   newReach(cfg.Log),
 		refresh: make(chan struct{}, 1),
 		ready:   make(chan struct{}),
-		leaders: make(map[partition]int32),
-		watched: make(map[string]struct{}),
+		topics:  make(map[string]*topic),
 	}
 }
 
-// Subscribe sets who is told the brokers whenever the list changes, one call at
-// a time. It must be called before Run.
+// Subscribe sets who is told the brokers, by ascending id, whenever one was
+// added, removed or re-addressed; one call at a time. It must be called before
+// Run.
 func (c *Cluster) Subscribe(f func([]Broker)) { c.onChange = f }
 
-// OnTopics sets who is told the topic ids (KIP-516) of watched topics. It must
-// be called before Run.
+// OnTopics sets who is told the id (KIP-516) of a watched topic, with each
+// refresh, so that a topic deleted and created again is noticed; one call at a
+// time. It must be called before Run.
 func (c *Cluster) OnTopics(f func(name string, id [16]byte)) { c.onTopic = f }
 
 // Ready is closed once the topology has been learnt.
@@ -98,8 +99,21 @@ func (c *Cluster) Brokers() []Broker {
 func (c *Cluster) Leader(topic string, index int32) (id int32, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id, ok = c.leaders[partition{topic, index}]
+	if t := c.topics[topic]; t != nil {
+		id, ok = t.leaders[index]
+	}
 	return id, ok
+}
+
+// TopicID returns the id of a watched topic as it was learnt last. ok is false
+// when it is not known, as with brokers before Kafka 2.8.
+func (c *Cluster) TopicID(name string) (id [16]byte, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t := c.topics[name]; t != nil {
+		id = t.id
+	}
+	return id, id != [16]byte{}
 }
 
 // watchLimit bounds how many topics a refresh asks for. A sidecar's producers
@@ -107,11 +121,11 @@ func (c *Cluster) Leader(topic string, index int32) (id int32, ok bool) {
 const watchLimit = 1000
 
 // Watch has the topic's id and leaders learnt with each refresh from now on.
-func (c *Cluster) Watch(topic string) {
+func (c *Cluster) Watch(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.watched) < watchLimit {
-		c.watched[topic] = struct{}{}
+	if c.topics[name] == nil && len(c.topics) < watchLimit {
+		c.topics[name] = new(topic)
 	}
 }
 
@@ -124,32 +138,53 @@ func (c *Cluster) Refresh() {
 	}
 }
 
-// Run keeps the topology until ctx ends. While no broker answers it keeps
-// trying, and logs which address failed and why whenever that changes.
+// How long Run waits between two attempts.
+const (
+	firstBackoff = 200 * time.Millisecond
+	lastBackoff  = 5 * time.Second
+	// soon is how long a Refresh waits for others: a broker's death is noticed
+	// by many connections at once.
+	soon = 50 * time.Millisecond
+)
+
+// Run keeps the topology until ctx ends, and then closes Oncegate's own
+// connections. While no broker answers it keeps trying all of them, and logs
+// which address failed and why whenever that changes.
 func (c *Cluster) Run(ctx context.Context) {
-	defer c.closeClient()
-	failures := 0
+	defer c.close()
+	backoff := firstBackoff
 	for ctx.Err() == nil {
 		err := c.learn()
 		c.note(err)
-		wait := c.cfg.RefreshInterval
 		if err != nil {
-			failures++
-			wait = min(5*time.Second, 100*time.Millisecond<<min(failures, 6))
-			wait = wait/2 + rand.N(wait/2)
-		} else {
-			failures = 0
+			// A Refresh does not shorten it: all that fails asks for one.
+			sleep(ctx, backoff/2+rand.N(backoff/2))
+			backoff = min(2*backoff, lastBackoff)
+			continue
 		}
-		timer := time.NewTimer(wait)
+		backoff = firstBackoff
+		// Sidecars that were started together shall not ask together for ever.
+		timer := time.NewTimer(c.cfg.RefreshInterval*9/10 + rand.N(c.cfg.RefreshInterval/5+1))
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-c.refresh:
-			// Many sessions notice the same fault at once.
-			timer.Reset(50 * time.Millisecond)
-			<-timer.C
+			sleep(ctx, soon)
 		}
 		timer.Stop()
+		select {
+		case <-c.refresh:
+		default:
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 
@@ -176,63 +211,93 @@ func (c *Cluster) learn() error {
 	if err != nil {
 		return err
 	}
-	// The sarama client finds a broker that lives, the bootstrap addresses
-	// included. With no topic to watch it asks for one that needs no
-	// permission to be missing: asking for none means all in this protocol.
-	topics := c.topics()
-	if err := client.RefreshMetadata(topics...); err != nil && !isTopicError(err) {
-		return c.describe(err)
+	names := c.watched()
+	if len(names) == 0 {
+		// Asking for no topic means all in sarama. This one costs little, and
+		// need not exist.
+		names = []string{"__consumer_offsets"}
+	}
+	// sarama tries every broker it knows of, and then the bootstrap addresses.
+	err = client.RefreshMetadata(names...)
+	if errors.Is(err, sarama.ErrClosedClient) {
+		// A question that reached nobody has dropped it.
+		if client, err = c.connected(); err != nil {
+			return err
+		}
+		err = client.RefreshMetadata(names...)
+	}
+	if err != nil && !isTopicError(err) {
+		err = c.describe(err)
+		c.drop(client)
+		return err
 	}
 	brokers := make([]Broker, 0, 8)
 	for _, b := range client.Brokers() {
-		brokers = append(brokers, Broker{ID: b.ID(), Addr: b.Addr()})
+		brokers = append(brokers, Broker{ID: b.ID(), Addr: b.Addr(), Rack: b.Rack()})
 	}
-	slices.SortFunc(brokers, func(a, b Broker) int { return int(a.ID) - int(b.ID) })
-	c.learnTopics(client, topics)
+	slices.SortFunc(brokers, func(a, b Broker) int { return cmp.Compare(a.ID, b.ID) })
+	c.learnTopics(client, names)
 	c.mu.Lock()
 	changed := !slices.Equal(brokers, c.brokers)
 	c.brokers = brokers
 	c.mu.Unlock()
-	if changed && c.onChange != nil {
-		c.onChange(slices.Clone(brokers))
+	if changed {
+		c.reach.keep(c.addresses())
+		if c.onChange != nil {
+			c.onChange(slices.Clone(brokers))
+		}
 	}
 	return nil
 }
 
-// learnTopics asks for topic ids and leaders, which the sarama client does not
-// hand out all of. What can't be had now is had with the next refresh.
-func (c *Cluster) learnTopics(client sarama.Client, topics []string) {
+// learnTopics asks for topic ids and leaders, of which the sarama client hands
+// out only the leaders. What can't be had now is had with the next refresh.
+func (c *Cluster) learnTopics(client sarama.Client, names []string) {
 	broker := client.LeastLoadedBroker()
 	if broker == nil {
 		return
 	}
-	r, err := broker.GetMetadata(sarama.NewMetadataRequest(client.Config().Version, topics))
+	r, err := broker.GetMetadata(sarama.NewMetadataRequest(client.Config().Version, names))
 	if err != nil {
 		c.cfg.Log.Debug("topic ids can't be had", zap.Error(err))
 		return
 	}
-	for _, t := range r.Topics {
-		if t.Err != sarama.ErrNoError {
+	for _, answer := range r.Topics {
+		if answer.Err != sarama.ErrNoError {
 			continue
 		}
-		if c.onTopic != nil {
-			c.onTopic(t.Name, t.Uuid)
+		leaders := make(map[int32]int32, len(answer.Partitions))
+		for _, p := range answer.Partitions {
+			leaders[p.ID] = p.Leader
 		}
 		c.mu.Lock()
-		for _, p := range t.Partitions {
-			c.leaders[partition{t.Name, p.ID}] = p.Leader
+		watched := c.topics[answer.Name] != nil
+		if watched {
+			c.topics[answer.Name] = &topic{id: answer.Uuid, leaders: leaders}
 		}
 		c.mu.Unlock()
+		if watched && c.onTopic != nil {
+			c.onTopic(answer.Name, answer.Uuid)
+		}
 	}
 }
 
-func (c *Cluster) topics() []string {
+func (c *Cluster) watched() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.watched) == 0 {
-		return []string{"__consumer_offsets"}
+	return slices.Sorted(maps.Keys(c.topics))
+}
+
+// addresses are those that may lead to a broker: the bootstrap addresses and
+// the brokers that were learnt last.
+func (c *Cluster) addresses() []string {
+	all := slices.Clone(c.cfg.Brokers)
+	for _, b := range c.Brokers() {
+		if !slices.Contains(all, b.Addr) {
+			all = append(all, b.Addr)
+		}
 	}
-	return slices.Sorted(maps.Keys(c.watched))
+	return all
 }
 
 // connected returns the sarama client, made anew if need be.
@@ -240,54 +305,53 @@ func (c *Cluster) connected() (sarama.Client, error) {
 	c.connecting.Lock()
 	defer c.connecting.Unlock()
 	c.mu.Lock()
-	client := c.client
+	client, ended := c.client, c.closed
 	c.mu.Unlock()
+	if ended {
+		return nil, errClosed
+	}
 	if client != nil && !client.Closed() {
 		return client, nil
 	}
-	cfg, err := c.cfg.sarama()
+	cfg := c.cfg.sarama()
+	cfg.Net.Proxy.Dialer = saramaDialer{c}
+	if _, err := c.dialer.auth.configure(context.Background(), cfg, true); err != nil {
+		return nil, err
+	}
+	// Without Metadata.Full it connects to none yet.
+	client, err := sarama.NewClient(c.addresses(), cfg)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Net.Proxy.Enable = true
-	cfg.Net.Proxy.Dialer = saramaDialer{c.dialer}
-	if client, err = sarama.NewClient(c.cfg.Brokers, cfg); err != nil {
-		return nil, c.describe(err)
-	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		client.Close()
+		return nil, errClosed
+	}
 	c.client = client
-	c.mu.Unlock()
 	return client, nil
 }
 
-func (c *Cluster) closeClient() {
+// drop closes a client that reached nobody. The next one reads the secrets
+// anew, which may have been rotated.
+func (c *Cluster) drop(client sarama.Client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.client == client {
+		c.client = nil
+	}
+	client.Close()
+}
+
+func (c *Cluster) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
 	if c.client != nil {
 		c.client.Close()
 		c.client = nil
 	}
-}
-
-// describe puts the addresses and their own errors to sarama's summary, which
-// says only that no broker was left to try.
-func (c *Cluster) describe(err error) error {
-	if !errors.Is(err, sarama.ErrOutOfBrokers) {
-		return err
-	}
-	errs := []error{err}
-	for _, addr := range c.cfg.Brokers {
-		ctx, cancel := context.WithTimeout(context.Background(), c.cfg.DialTimeout)
-		conn, derr := c.dialer.Dial(ctx, addr)
-		cancel()
-		if derr != nil {
-			errs = append(errs, derr)
-			continue
-		}
-		conn.Close()
-		errs = append(errs, fmt.Errorf("broker %s accepts connections but does not answer", addr))
-	}
-	return errors.Join(errs[1:]...)
 }
 
 func isTopicError(err error) bool {
@@ -295,12 +359,14 @@ func isTopicError(err error) bool {
 		errors.Is(err, sarama.ErrTopicAuthorizationFailed) || errors.Is(err, sarama.ErrInvalidTopic)
 }
 
-// saramaDialer lets sarama dial as the sessions do, TLS included; SASL is left
-// to sarama.
-type saramaDialer struct{ d *Dialer }
+// saramaDialer has sarama's client dial as the data path does, TLS included,
+// and leaves SASL to sarama, which authenticates again before a session ends.
+type saramaDialer struct{ c *Cluster }
 
 func (s saramaDialer) Dial(_, addr string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.d.cfg.DialTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.c.cfg.DialTimeout)
 	defer cancel()
-	return s.d.dialTLS(ctx, addr)
+	conn, err := s.c.dialer.connect(ctx, addr)
+	s.c.reach.note(addr, err)
+	return conn, err
 }
