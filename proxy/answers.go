@@ -218,7 +218,7 @@ func (s *session) settle(p *pending, frame []byte) ([]byte, error) {
 			}
 		}
 		merged := s.asked.AppendMerged(make([]byte, lengthPrefix, len(frame)+64*len(p.batches)), r, frame[lengthPrefix:], func(i int) (wire.PartitionAnswer, bool) {
-			return p.batches[i].answer, p.batches[i].fate == fateLocal
+			return p.batches[i].answer, p.batches[i].fate == fateLocal || p.batches[i].own
 		})
 		setLength(merged)
 		frame = merged
@@ -248,8 +248,7 @@ func (s *session) settleBatch(p *pending, i int, answer *wire.ProduceResponsePar
 		// A success that says only that the original is out of the broker's
 		// sight. kafkajs takes it for a failure, so the client never sees it.
 		windows.stored(b.shard, b.ticket, unknownOffset, now)
-		b.fate = fateLocal
-		b.answer = failure(codeNone)
+		b.reword(codeNone)
 		return true
 	case dedup.CodeUnknownTopicOrPartition, dedup.CodeUnknownTopicID:
 		s.proxy.topics.forget(answer.Topic, answer.TopicID)

@@ -57,7 +57,7 @@ func TestOldProduceIsRefused(t *testing.T) {
 	r := newRig(t)
 	for version := range int16(3) {
 		c := r.dial(t)
-		req := produceRequest(version, 1, testBatch{0, -1, -1, -1, 1})
+		req := produceRequest(version, 1, testBatch{partition: 0, pid: -1, epoch: -1, first: -1, count: 1})
 		expect(t, "answer", c.produce(req), []answerOf{{0, 35, -1}})
 		c.ask(kmsg.NewPtrMetadataRequest()) // the connection goes on
 	}
@@ -109,7 +109,7 @@ func TestMemoryBudgetIsBackpressure(t *testing.T) {
 		clients.Go(func() {
 			c := r.dial(t)
 			pid := c.producerID()
-			req := produceRequest(9, -1, testBatch{0, pid, 0, 0, 1})
+			req := produceRequest(9, -1, testBatch{partition: 0, pid: pid, epoch: 0, first: 0, count: 1})
 			req.Topics[0].Partitions[0].Records = bigBatch(pid, 200<<10)
 			if got := c.produce(req); got[0].code != 0 {
 				t.Errorf("error %d", got[0].code)
@@ -150,7 +150,7 @@ func TestConnectionsLeaveNothing(t *testing.T) {
 	for range 50 {
 		c := r.dial(t)
 		pid := c.producerID()
-		c.send(produceRequest(9, -1, testBatch{0, pid, 0, 0, 1}))
+		c.send(produceRequest(9, -1, testBatch{partition: 0, pid: pid, epoch: 0, first: 0, count: 1}))
 		c.conn.Close()
 	}
 	eventually(t, "all sessions have ended", func() bool { return r.Stats().Connections.Load() == 0 })
@@ -244,7 +244,7 @@ func TestShutdownDrains(t *testing.T) {
 		r.broker.SleepControl(func() { <-release })
 		return nil, nil, false
 	})
-	req := produceRequest(9, -1, testBatch{0, pid, 0, 0, 1})
+	req := produceRequest(9, -1, testBatch{partition: 0, pid: pid, epoch: 0, first: 0, count: 1})
 	id := c.send(req)
 	eventually(t, "the batch is forwarded", func() bool { return r.Stats().Forwarded.Load() == 1 })
 	ended := make(chan error)

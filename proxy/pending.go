@@ -46,7 +46,8 @@ type batch struct {
 	fate   fate
 	shard  *shard
 	ticket dedup.Ticket
-	answer wire.PartitionAnswer // fateLocal
+	answer wire.PartitionAnswer // fateLocal, or own
+	own    bool                 // the client gets answer, whatever the upstream said
 
 	// Of batches that came without a producer id:
 	st      stamped // its stamp
@@ -56,6 +57,9 @@ type batch struct {
 	offset  int64
 	doubt   *doubt // the client may not learn the outcome
 }
+
+// reword makes Oncegate answer for b instead of the upstream.
+func (b *batch) reword(code int16) { b.own, b.answer = true, failure(code) }
 
 // fate says who answers for a batch.
 type fate uint8

@@ -86,7 +86,7 @@ func (s *session) routeProduce(h *wire.RequestHeader, frame []byte, c *chunk, co
 
 // presetAt is what stamping decided of partition i, nil where it did not.
 func (s *session) presetAt(i int) *batch {
-	if i >= len(s.preset) || s.preset[i].fate != fateLocal && s.preset[i].st.identity == nil {
+	if i >= len(s.preset) || !s.preset[i].own && s.preset[i].st.identity == nil {
 		return nil
 	}
 	return &s.preset[i]
@@ -174,8 +174,8 @@ func (s *session) submitAll(p *pending) (dedup.Kind, *dedup.Batch) {
 	for i := range req.Partitions {
 		part := &req.Partitions[i]
 		preset := s.presetAt(i)
-		if preset != nil && preset.fate == fateLocal {
-			p.batches = append(p.batches, batch{fate: fateLocal, answer: preset.answer, claimed: true, offset: preset.answer.BaseOffset})
+		if preset != nil && preset.own {
+			p.batches = append(p.batches, batch{fate: fateLocal, answer: preset.answer, claimed: preset.claimed, offset: preset.answer.BaseOffset})
 			continue
 		}
 		if !trackable(part) {
@@ -208,7 +208,16 @@ func (s *session) submitAll(p *pending) (dedup.Kind, *dedup.Batch) {
 			s.verifyTopic, s.verifyID = part.Topic, part.TopicID
 			return v.Kind, b
 		default:
-			p.batches = append(p.batches, batch{fate: fateLocal, answer: s.localAnswer(part, b, v)})
+			answer := s.localAnswer(part, b, v)
+			if preset != nil {
+				// Its predecessor was refused while it waited. The client knows
+				// nothing of sequences; it sends the batch again.
+				preset.st.refused()
+				preset.st = stamped{}
+				preset.reword(codeNotEnoughReplicas)
+				answer = preset.answer
+			}
+			p.batches = append(p.batches, batch{fate: fateLocal, answer: answer})
 		}
 	}
 	return dedup.Forward, nil
@@ -266,7 +275,7 @@ func (s *session) dispatch(p *pending) error {
 	s.proxy.stats.Forwarded.Add(uint64(len(req.Partitions) - local))
 	switch local {
 	case 0:
-		s.forward(p, p.request)
+		return s.forwardProduce(p, p.request)
 	case len(req.Partitions):
 		s.answerLocally(p)
 	default:
@@ -274,8 +283,25 @@ func (s *session) dispatch(p *pending) error {
 		p.split = req.AppendSplit(append(p.split[:0], 0, 0, 0, 0), p.request[lengthPrefix:], keep)
 		setLength(p.split)
 		p.sent = p.split
-		s.forward(p, p.sent)
+		return s.forwardProduce(p, p.sent)
 	}
+	return nil
+}
+
+// forwardProduce is forward for a Produce request, unless its client has come
+// back on another connection and sends it again there.
+func (s *session) forwardProduce(p *pending, frame []byte) error {
+	s.mu.Lock()
+	if s.doubtsRegistered && p.stampedBatches() {
+		s.mu.Unlock()
+		s.withdrawAll(p)
+		s.unstamp()
+		s.letGo(p)
+		return errAbandoned
+	}
+	s.pending.push(p)
+	s.unsent = appendSegment(s.unsent, frame)
+	s.mu.Unlock()
 	return nil
 }
 

@@ -23,9 +23,9 @@ func TestRetryIsAnswered(t *testing.T) {
 		r := newRig(t)
 		first := r.dial(t)
 		pid := first.producerID()
-		req := produceRequest(version, -1, testBatch{0, pid, 0, 0, 3})
+		req := produceRequest(version, -1, testBatch{partition: 0, pid: pid, epoch: 0, first: 0, count: 3})
 		expect(t, "original", first.produce(req), []answerOf{{0, 0, 0}})
-		expect(t, "next", first.produce(produceRequest(version, -1, testBatch{0, pid, 0, 3, 2})), []answerOf{{0, 0, 3}})
+		expect(t, "next", first.produce(produceRequest(version, -1, testBatch{partition: 0, pid: pid, epoch: 0, first: 3, count: 2})), []answerOf{{0, 0, 3}})
 		seen := r.countProduces()
 		expect(t, "retry", r.dial(t).produce(req), []answerOf{{0, 0, 0}})
 		expect(t, "requests that reached the broker", seen(), 0)
@@ -51,10 +51,10 @@ func TestMixedRequestIsSplitAndMerged(t *testing.T) {
 		r := newRig(t)
 		c := r.dial(t)
 		pid := c.producerID()
-		c.produce(produceRequest(version, -1, testBatch{1, pid, 0, 0, 3}))
-		got := c.produce(produceRequest(version, -1, testBatch{0, pid, 0, 0, 1}, testBatch{1, pid, 0, 0, 3}, testBatch{2, pid, 0, 0, 1}))
+		c.produce(produceRequest(version, -1, testBatch{partition: 1, pid: pid, epoch: 0, first: 0, count: 3}))
+		got := c.produce(produceRequest(version, -1, testBatch{partition: 0, pid: pid, epoch: 0, first: 0, count: 1}, testBatch{partition: 1, pid: pid, epoch: 0, first: 0, count: 3}, testBatch{partition: 2, pid: pid, epoch: 0, first: 0, count: 1}))
 		expect(t, "answers", got, []answerOf{{0, 0, 0}, {1, 0, 0}, {2, 0, 0}})
-		expect(t, "next of all", c.produce(produceRequest(version, -1, testBatch{0, pid, 0, 1, 1}, testBatch{1, pid, 0, 3, 1}, testBatch{2, pid, 0, 1, 1})),
+		expect(t, "next of all", c.produce(produceRequest(version, -1, testBatch{partition: 0, pid: pid, epoch: 0, first: 1, count: 1}, testBatch{partition: 1, pid: pid, epoch: 0, first: 3, count: 1}, testBatch{partition: 2, pid: pid, epoch: 0, first: 1, count: 1})),
 			[]answerOf{{0, 0, 1}, {1, 0, 3}, {2, 0, 1}})
 	})
 }
@@ -65,13 +65,13 @@ func TestRetryWaitsForOriginal(t *testing.T) {
 	r := newRig(t)
 	c := r.dial(t)
 	pid := c.producerID()
-	c.produce(produceRequest(9, -1, testBatch{0, pid, 0, 0, 1}))
+	c.produce(produceRequest(9, -1, testBatch{partition: 0, pid: pid, epoch: 0, first: 0, count: 1}))
 	release := make(chan struct{})
 	r.broker.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		r.broker.SleepControl(func() { <-release })
 		return nil, nil, false
 	})
-	req := produceRequest(9, -1, testBatch{0, pid, 0, 1, 2})
+	req := produceRequest(9, -1, testBatch{partition: 0, pid: pid, epoch: 0, first: 1, count: 2})
 	original := c.send(req)
 	time.Sleep(50 * time.Millisecond)
 	again := r.dial(t)
@@ -93,7 +93,7 @@ func TestRetryWaitsForOriginalOfClosedConnection(t *testing.T) {
 		r.broker.SleepControl(func() { <-release })
 		return nil, nil, false
 	})
-	req := produceRequest(9, -1, testBatch{0, pid, 0, 0, 2})
+	req := produceRequest(9, -1, testBatch{partition: 0, pid: pid, epoch: 0, first: 0, count: 2})
 	c.send(req)
 	eventually(t, "the original is forwarded", func() bool { return r.Stats().Forwarded.Load() == 1 })
 	c.conn.Close()
@@ -110,9 +110,9 @@ func TestAnswersKeepTheOrderOfRequests(t *testing.T) {
 	r := newRig(t)
 	c := r.dial(t)
 	pid := c.producerID()
-	old := produceRequest(9, -1, testBatch{0, pid, 0, 0, 1})
+	old := produceRequest(9, -1, testBatch{partition: 0, pid: pid, epoch: 0, first: 0, count: 1})
 	c.produce(old)
-	next := produceRequest(9, -1, testBatch{0, pid, 0, 1, 1})
+	next := produceRequest(9, -1, testBatch{partition: 0, pid: pid, epoch: 0, first: 1, count: 1})
 	ids := []int32{c.send(next), c.send(old), c.send(old)}
 	expect(t, "new", answersOf(c.receive(next, ids[0])), []answerOf{{0, 0, 1}})
 	expect(t, "duplicate", answersOf(c.receive(old, ids[1])), []answerOf{{0, 0, 0}})
@@ -125,25 +125,25 @@ func TestEpochsAndGaps(t *testing.T) {
 	r := newRig(t)
 	c := r.dial(t)
 	pid := c.producerID()
-	c.produce(produceRequest(9, -1, testBatch{0, pid, 1, 0, 2}))
-	expect(t, "old epoch", c.produce(produceRequest(9, -1, testBatch{0, pid, 0, 0, 2})), []answerOf{{0, 47, -1}})
-	expect(t, "gap", c.produce(produceRequest(9, -1, testBatch{0, pid, 1, 9, 2}))[0].code, 45)
-	expect(t, "overlap", c.produce(produceRequest(9, -1, testBatch{0, pid, 1, 1, 2}))[0].code, 45)
-	expect(t, "next", c.produce(produceRequest(9, -1, testBatch{0, pid, 1, 2, 2})), []answerOf{{0, 0, 2}})
+	c.produce(produceRequest(9, -1, testBatch{partition: 0, pid: pid, epoch: 1, first: 0, count: 2}))
+	expect(t, "old epoch", c.produce(produceRequest(9, -1, testBatch{partition: 0, pid: pid, epoch: 0, first: 0, count: 2})), []answerOf{{0, 47, -1}})
+	expect(t, "gap", c.produce(produceRequest(9, -1, testBatch{partition: 0, pid: pid, epoch: 1, first: 9, count: 2}))[0].code, 45)
+	expect(t, "overlap", c.produce(produceRequest(9, -1, testBatch{partition: 0, pid: pid, epoch: 1, first: 1, count: 2}))[0].code, 45)
+	expect(t, "next", c.produce(produceRequest(9, -1, testBatch{partition: 0, pid: pid, epoch: 1, first: 2, count: 2})), []answerOf{{0, 0, 2}})
 }
 
 // acks=0 with a producer id is raised to all and still not answered; without
 // one it passes as it is.
 func TestAcksZero(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, func(c *Config) { c.Stamp = false })
 	c := r.dial(t)
 	pid := c.producerID()
-	c.send(produceRequest(9, 0, testBatch{0, pid, 0, 0, 1}))
-	c.send(produceRequest(9, 0, testBatch{1, -1, -1, -1, 1}))
-	req := produceRequest(9, -1, testBatch{0, pid, 0, 1, 1})
+	c.send(produceRequest(9, 0, testBatch{partition: 0, pid: pid, epoch: 0, first: 0, count: 1}))
+	c.send(produceRequest(9, 0, testBatch{partition: 1, pid: -1, epoch: -1, first: -1, count: 1}))
+	req := produceRequest(9, -1, testBatch{partition: 0, pid: pid, epoch: 0, first: 1, count: 1})
 	expect(t, "behind both", c.produce(req), []answerOf{{0, 0, 1}})
 	expect(t, "raised", r.Stats().AcksRaised.Load(), 1)
-	expect(t, "the other partition", c.produce(produceRequest(9, -1, testBatch{1, -1, -1, -1, 1}))[0].offset, 1)
+	expect(t, "the other partition", c.produce(produceRequest(9, -1, testBatch{partition: 1, pid: -1, epoch: -1, first: -1, count: 1}))[0].offset, 1)
 }
 
 // When the broker cuts the connection after the append, Oncegate sends the
@@ -163,7 +163,7 @@ func TestUpstreamConnectionIsMended(t *testing.T) {
 	pid := c.producerID()
 	cut.nextAnswers(3)
 	for i := range int32(6) {
-		expect(t, "answer", c.produce(produceRequest(9, -1, testBatch{0, pid, 0, i, 1})), []answerOf{{0, 0, int64(i)}})
+		expect(t, "answer", c.produce(produceRequest(9, -1, testBatch{partition: 0, pid: pid, epoch: 0, first: i, count: 1})), []answerOf{{0, 0, int64(i)}})
 	}
 	if r.Stats().Resent.Load() < 3 || cut.count() < 3 {
 		t.Errorf("%d requests were sent again over %d cuts", r.Stats().Resent.Load(), cut.count())
@@ -183,6 +183,6 @@ func TestSilentUpstreamIsGivenUp(t *testing.T) {
 		r.broker.SleepControl(func() { <-release })
 		return nil, nil, false
 	})
-	expect(t, "answer", c.produce(produceRequest(9, -1, testBatch{0, pid, 0, 0, 1})), []answerOf{{0, 7, -1}})
+	expect(t, "answer", c.produce(produceRequest(9, -1, testBatch{partition: 0, pid: pid, epoch: 0, first: 0, count: 1})), []answerOf{{0, 7, -1}})
 	c.mustBeClosed()
 }

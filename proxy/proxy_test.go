@@ -55,7 +55,7 @@ func newRigBefore(t *testing.T, broker *kfake.Cluster, addrs []string, change ..
 		Dialer: dialer, Cluster: cluster, Bootstrap: up.Brokers,
 		Listen: "127.0.0.1:0", BrokerBase: freePort(t), BrokerCount: 1,
 		MaxFrame: 1 << 20, MemoryBudget: 4 << 20, FrameTimeout: 200 * time.Millisecond, GiveUp: 2 * time.Second,
-		Idle: time.Minute, RaiseAcks: true, Log: log,
+		Idle: time.Minute, RaiseAcks: true, Stamp: true, InDoubtTTL: time.Minute, Log: log,
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -122,6 +122,7 @@ type testClient struct {
 	t    *testing.T
 	conn net.Conn
 	next int32
+	name string // client id
 }
 
 func (r *rig) dial(t *testing.T) *testClient {
@@ -132,13 +133,13 @@ func (r *rig) dial(t *testing.T) *testClient {
 	}
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(10 * time.Second))
-	return &testClient{t: t, conn: conn}
+	return &testClient{t: t, conn: conn, name: "test"}
 }
 
 func (c *testClient) send(req kmsg.Request) (correlationID int32) {
 	c.t.Helper()
 	c.next++
-	frame := wire.AppendRequest(make([]byte, 4), c.next, "test", req)
+	frame := wire.AppendRequest(make([]byte, 4), c.next, c.name, req)
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
 	if _, err := c.conn.Write(frame); err != nil {
 		c.t.Fatal(err)
@@ -195,6 +196,13 @@ type testBatch struct {
 	epoch     int16
 	first     int32
 	count     int32
+	values    string // one record a letter, instead of count
+	timestamp int64
+}
+
+// plain is a batch without a producer id, one record a letter.
+func plain(partition int32, values string, timestamp int64) testBatch {
+	return testBatch{partition: partition, pid: -1, epoch: -1, first: -1, values: values, timestamp: timestamp}
 }
 
 func produceRequest(version, acks int16, batches ...testBatch) *kmsg.ProduceRequest {
@@ -214,13 +222,19 @@ func produceRequest(version, acks int16, batches ...testBatch) *kmsg.ProduceRequ
 
 func (b testBatch) encode() []byte {
 	var records []byte
+	if b.values != "" {
+		b.count = int32(len(b.values))
+	}
 	for i := range b.count {
 		r := kmsg.Record{OffsetDelta: i, Value: []byte{byte(i)}}
+		if b.values != "" {
+			r.Value = []byte{b.values[i]}
+		}
 		r.Length = int32(len(r.AppendTo(nil)) - 1)
 		records = r.AppendTo(records)
 	}
 	batch := kmsg.RecordBatch{
-		Magic: 2, LastOffsetDelta: b.count - 1, FirstTimestamp: 1, MaxTimestamp: 1,
+		Magic: 2, LastOffsetDelta: b.count - 1, FirstTimestamp: b.timestamp, MaxTimestamp: b.timestamp,
 		ProducerID: b.pid, ProducerEpoch: b.epoch, FirstSequence: b.first, NumRecords: b.count, Records: records,
 	}
 	batch.Length = int32(len(batch.AppendTo(nil)) - 12)
@@ -268,4 +282,27 @@ func expect[T any](t *testing.T, what string, got, want T) {
 	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
 		t.Errorf("%s: got %s, want %s", what, g, w)
 	}
+}
+
+// end is a partition's log end offset.
+func (c *testClient) end(partition int32) int64 {
+	c.t.Helper()
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.Version, req.ReplicaID = 4, -1
+	topic := kmsg.NewListOffsetsRequestTopic()
+	topic.Topic = testTopic
+	part := kmsg.NewListOffsetsRequestTopicPartition()
+	part.Partition, part.Timestamp = partition, -1
+	topic.Partitions = append(topic.Partitions, part)
+	req.Topics = append(req.Topics, topic)
+	return c.ask(req).(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0].Offset
+}
+
+// holdProduce keeps the answer to the next Produce request back, after the
+// append, until release is closed.
+func (r *rig) holdProduce(release <-chan struct{}) {
+	r.broker.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		r.broker.SleepControl(func() { <-release })
+		return nil, nil, false
+	})
 }

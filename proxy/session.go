@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"go.uber.org/zap"
 
@@ -91,7 +92,7 @@ func (s *session) run() {
 	err := s.readRequests()
 	s.logEnd(err)
 	s.flush()
-	s.registerDoubts()
+	s.registerDoubts(errors.Is(err, syscall.ECONNRESET))
 	s.mu.Lock()
 	s.inputDone = true
 	// A client that is gone for good is not waited for, unless the outcome of
@@ -140,7 +141,7 @@ func (s *session) tearDown() {
 	if s.up != nil {
 		s.up.Close()
 	}
-	s.registerDoubts()
+	s.registerDoubts(false)
 	s.mu.Lock()
 	left := make([]*pending, 0, s.pending.size)
 	for s.pending.size > 0 {
@@ -167,8 +168,9 @@ func (s *session) abandon(p *pending) {
 			s.proxy.windows.lost(b.shard, b.ticket, s.proxy.seconds())
 			if b.st.identity != nil {
 				s.doubtful(p, i)
+			} else {
+				b.fate = fateSettled
 			}
-			b.fate = fateSettled
 		}
 	}
 }

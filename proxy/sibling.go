@@ -16,6 +16,7 @@ const (
 	rememberedAnswers = 5
 	rememberedBytes   = 1 << 20
 	rememberedFor     = 5 * time.Second
+	unreadFor         = time.Second // what a reset may have left unread
 )
 
 // remember keeps an answered request of stamped batches for a while; the
@@ -68,8 +69,9 @@ func (p *pending) stampedBatches() bool {
 
 // registerDoubts records what this session's client may not have learnt, once
 // its connection is over. It is called by the session itself, or by another
-// one of the same client, which is then known to have come back.
-func (s *session) registerDoubts() {
+// one of the same client, which is then known to have come back. reset says
+// that the connection was reset rather than closed.
+func (s *session) registerDoubts(reset bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.doubtsRegistered {
@@ -77,7 +79,9 @@ func (s *session) registerDoubts() {
 	}
 	s.doubtsRegistered = true
 	for _, p := range s.answers {
-		s.registerPending(p, true)
+		// A reset says that the client closed its socket with answers unread.
+		unread := reset && s.proxy.now()-p.since < int64(unreadFor)
+		s.registerPending(p, !unread)
 	}
 	for i := range s.pending.size {
 		s.registerPending(s.pending.at(i), false)
@@ -148,6 +152,6 @@ func (p *Proxy) registerDeadSiblings(of *session) {
 	p.mu.Unlock()
 	for _, s := range dead {
 		s.abandoned.Store(true)
-		s.registerDoubts()
+		s.registerDoubts(false)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -31,21 +32,22 @@ var errUnstampable = errors.New("the upstream gives no producer ids")
 func (s *session) stampAll(frame []byte) ([]byte, error) {
 	req := &s.produce
 	s.preset = s.preset[:0]
-	any := false
-	for i := range req.Partitions {
-		any = any || stampable(&req.Partitions[i])
-	}
-	if !any {
+	if !slices.ContainsFunc(req.Partitions, func(part wire.ProducePartition) bool { return stampable(&part) }) {
 		return frame, nil
 	}
-	s.preset = append(s.preset, make([]batch, len(req.Partitions))...)
+	if s.saslSeen {
+		return nil, s.noIdentity(fmt.Errorf("%w to clients that authenticate themselves: it would need credentials of its own", upstream.ErrNoProducerIDs))
+	}
+	for range req.Partitions {
+		s.preset = append(s.preset, batch{})
+	}
 	frame, err := s.leaveOutStored(frame)
 	if err != nil {
 		return nil, err
 	}
 	for i := range req.Partitions {
 		part := &req.Partitions[i]
-		if s.preset[i].fate == fateLocal || !stampable(part) {
+		if s.preset[i].own || !stampable(part) {
 			continue
 		}
 		if err := s.stamp(i, frame[lengthPrefix+part.Start:lengthPrefix+part.End]); err != nil {
@@ -209,8 +211,8 @@ func (s *session) answerClaims(i int, decoded *records.Batch, claims []claim) (r
 	case 0:
 		return nil, nil
 	case len(claims):
-		b.fate = fateLocal
-		b.answer = failure(codeNone)
+		b.reword(codeNone)
+		b.claimed = true
 		b.answer.BaseOffset = contiguousOffset(claims)
 		return nil, nil
 	}
@@ -271,9 +273,9 @@ func (s *session) settleStamped(p *pending, i int, answer *wire.ProduceResponseP
 	if code == codeNone {
 		windows.stored(b.shard, b.ticket, offset, now)
 		b.st.stored()
-		s.settleBatchState(b, true, offset)
+		s.noteOutcome(b, true, offset)
 		if answer.ErrorCode != codeNone || b.partial {
-			b.fate, b.answer = fateLocal, failure(codeNone)
+			b.reword(codeNone)
 			return true
 		}
 		return false
@@ -285,7 +287,7 @@ func (s *session) settleStamped(p *pending, i int, answer *wire.ProduceResponseP
 		return false
 	}
 	behindAnother := b.st.refused()
-	s.settleBatchState(b, false, unknownOffset)
+	s.noteOutcome(b, false, unknownOffset)
 	s.wakeUp()
 	switch code {
 	case dedup.CodeOutOfOrderSequence, dedup.CodeInvalidProducerEpoch, dedup.CodeUnknownProducerID:
@@ -293,7 +295,7 @@ func (s *session) settleStamped(p *pending, i int, answer *wire.ProduceResponseP
 			s.log.Warn("the upstream refused a stamp; another producer id is taken", zap.Int16("code", code), zap.Int64("producer_id", b.st.identity.id))
 			b.st.identity.spoil()
 		}
-		b.fate, b.answer = fateLocal, failure(codeNotEnoughReplicas)
+		b.reword(codeNotEnoughReplicas)
 		return true
 	case dedup.CodeUnknownTopicOrPartition, dedup.CodeUnknownTopicID:
 		s.proxy.topics.forget(answer.Topic, answer.TopicID)
@@ -301,9 +303,8 @@ func (s *session) settleStamped(p *pending, i int, answer *wire.ProduceResponseP
 	return false
 }
 
-// settleBatchState notes the outcome of a stamped batch, for those that may
-// ask.
-func (s *session) settleBatchState(b *batch, stored bool, offset int64) {
+// noteOutcome keeps the outcome of a stamped batch, for those that may ask.
+func (s *session) noteOutcome(b *batch, stored bool, offset int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b.fate, b.stored, b.offset = fateSettled, stored, offset
