@@ -109,8 +109,8 @@ func proxyConfig(cfg *config.Config, dialer *upstream.Dialer, cluster *upstream.
 		FrameTimeout: cfg.FrameTimeout, GiveUp: cfg.UpstreamGiveUp,
 		Dedup:     dedup.Options{RefuseStale: cfg.DedupStale == "reject", RefuseReuse: cfg.DedupOnReuse == "reject"},
 		Idle:      cfg.DedupIdle,
-		RaiseAcks: bool(cfg.RaiseAcks),
-		Log:       log,
+		RaiseAcks: bool(cfg.RaiseAcks), Stamp: bool(cfg.Stamp), InDoubtTTL: cfg.InDoubtTTL,
+		Log: log,
 	}
 }
 

@@ -38,6 +38,9 @@ type Config struct {
 	DedupStale      Choice        `env:"DEDUP_STALE" envDefault:"ack" accept:"ack,reject" doc:"a range older than the window that was seen stored: acknowledged with offset −1, or refused with OUT_OF_ORDER_SEQUENCE_NUMBER as a broker does"`
 	RaiseAcks       Switch        `env:"RAISE_ACKS" envDefault:"on" doc:"idempotent batches with acks=0 or 1 are sent with acks=all"`
 
+	Stamp      Switch        `env:"STAMP" envDefault:"on" doc:"batches that come without a producer id are stamped with one of the upstream's, so that they can be sent twice without being stored twice; acks are raised to all"`
+	InDoubtTTL time.Duration `env:"IN_DOUBT_TTL" envDefault:"10m" doc:"how long Oncegate works on a stamped batch with an unknown outcome, and how long it knows a client's retry of it"`
+
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT" envDefault:"20s" doc:"how long a shutdown waits for unanswered requests"`
 	LogLevel     Choice        `env:"LOG_LEVEL" envDefault:"info" accept:"debug,info,warn,error" doc:"the least severe messages that are logged"`
 	LogFormat    Choice        `env:"LOG_FORMAT" envDefault:"json" accept:"json,console" doc:"how messages are written"`

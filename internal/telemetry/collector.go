@@ -22,6 +22,9 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	batches      = desc("batches_total", "Record batches by what became of them: forwarded upstream, answered as a duplicate, or refused by Oncegate.", "result")
+	doubts       = desc("doubts_total", "Stamped batches whose outcome their client may not have learnt.")
+	leftOut      = desc("records_left_out_total", "Records of retries without a producer id that were stored already.")
+	unresolved   = desc("doubts_unresolved", "Stamped batches whose outcome is being found out now.")
 	waits        = desc("waits_total", "Times that a request waited for another batch of its producer.")
 	bytesSaved   = desc("bytes_saved_total", "Bytes of batches that were answered without going upstream again.")
 	reused       = desc("sequence_reused_total", "Stored sequence ranges that came again with another CRC.")
@@ -55,6 +58,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	count(batches, s.Forwarded.Load(), "forwarded")
 	count(batches, s.Duplicates.Load(), "duplicate")
 	count(batches, s.Refused.Load(), "refused")
+	count(doubts, s.Doubts.Load())
+	count(leftOut, s.RecordsLeftOut.Load())
+	gauge(unresolved, float64(s.Unresolved.Load()))
 	count(waits, s.Waits.Load())
 	count(bytesSaved, s.BytesSaved.Load())
 	count(reused, s.Reused.Load())
