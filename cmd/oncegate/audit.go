@@ -80,7 +80,7 @@ func auditTopic(ctx context.Context, f *auditFlags, stderr io.Writer) (*audit.Re
 
 	// The collector would let the heap grow to twice what is alive, sorting
 	// buffers included.
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(f.options.Memory + auditOverhead))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(f.options.Memory + f.options.Memory/4 + auditOverhead))
 
 	p := newProgress(stderr, topic.Total())
 	defer p.end()
@@ -98,8 +98,9 @@ func auditTopic(ctx context.Context, f *auditFlags, stderr io.Writer) (*audit.Re
 }
 
 // auditOverhead is what reading takes besides the checks: answers of brokers,
-// decompressors, the program itself.
-const auditOverhead = 48 << 20
+// decompressors, the program itself. With less, the collector would run all the
+// time.
+const auditOverhead = 64 << 20
 
 // withBrokers says which brokers were asked when none could be reached.
 func withBrokers(err error, f *auditFlags) error {

@@ -23,7 +23,7 @@ func (d *digest) place() Place { return Place{d.partition, d.offset} }
 func newDigestSpill(dir string, memory int64) *spill[digest] {
 	return &spill[digest]{
 		dir: dir, limit: itemsIn(memory, 40), size: 36,
-		compare: func(a, b *digest) int {
+		compare: func(a, b digest) int {
 			if c := cmp.Compare(a.high, b.high); c != 0 { // nearly always
 				return c
 			}

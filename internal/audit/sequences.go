@@ -32,7 +32,7 @@ func (m *mark) sequences() *Sequences { return &Sequences{m.producer, m.epoch, m
 func newMarkSpill(dir string, memory int64) *spill[mark] {
 	return &spill[mark]{
 		dir: dir, limit: itemsIn(memory, 32), size: 30,
-		compare: func(a, b *mark) int {
+		compare: func(a, b mark) int {
 			return cmp.Or(
 				cmp.Compare(a.partition, b.partition), cmp.Compare(a.producer, b.producer),
 				cmp.Compare(b.epoch, a.epoch), cmp.Compare(a.offset, b.offset))

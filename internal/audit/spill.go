@@ -21,7 +21,7 @@ const (
 // spill sorts more items than memory holds: full buffers are sorted and
 // written to temporary files, which are merged in the end.
 type spill[T any] struct {
-	compare func(a, b *T) int
+	compare func(a, b T) int
 	size    int // bytes of an encoded item
 	encode  func([]byte, *T)
 	decode  func([]byte, *T)
@@ -63,7 +63,7 @@ func (s *spill[T]) flush() error {
 }
 
 func (s *spill[T]) sortBuffer() {
-	slices.SortFunc(s.buffer, func(a, b T) int { return s.compare(&a, &b) })
+	slices.SortFunc(s.buffer, s.compare)
 }
 
 // write makes a new run.
@@ -210,11 +210,11 @@ func (r *runReader[T]) next() (bool, error) {
 // merger is a heap of runs, the one with the least item on top.
 type merger[T any] struct {
 	heads   []*runReader[T]
-	compare func(a, b *T) int
+	compare func(a, b T) int
 }
 
 func (m *merger[T]) Len() int           { return len(m.heads) }
-func (m *merger[T]) Less(i, j int) bool { return m.compare(&m.heads[i].item, &m.heads[j].item) < 0 }
+func (m *merger[T]) Less(i, j int) bool { return m.compare(m.heads[i].item, m.heads[j].item) < 0 }
 func (m *merger[T]) Swap(i, j int)      { m.heads[i], m.heads[j] = m.heads[j], m.heads[i] }
 func (m *merger[T]) Push(x any)         { m.heads = append(m.heads, x.(*runReader[T])) }
 func (m *merger[T]) Pop() any {

@@ -15,7 +15,7 @@ import (
 func newNumberSpill(dir string, limit int) *spill[uint64] {
 	return &spill[uint64]{
 		dir: dir, limit: limit, size: 8,
-		compare: func(a, b *uint64) int { return cmp.Compare(*a, *b) },
+		compare: func(a, b uint64) int { return cmp.Compare(a, b) },
 		encode:  func(b []byte, n *uint64) { binary.BigEndian.PutUint64(b, *n) },
 		decode:  func(b []byte, n *uint64) { *n = binary.BigEndian.Uint64(b) },
 	}
