@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -52,7 +53,7 @@ func (d *Dialer) explainTLS(addr string, err error) error {
 	case errors.As(err, &notRecord):
 		e.Advice = "the port does not speak TLS: use the broker's TLS port, or UPSTREAM_TLS=off"
 	case timedOut(err):
-		e.Advice = fmt.Sprintf("the handshake took longer than UPSTREAM_DIAL_TIMEOUT=%v; a plaintext port may not answer one at all", d.cfg.DialTimeout)
+		e.Advice = fmt.Sprintf("no answer within UPSTREAM_DIAL_TIMEOUT=%v: use the broker's TLS port, or UPSTREAM_TLS=off", d.cfg.DialTimeout)
 	case closed(err):
 		e.Advice = "the broker closed the connection: use its TLS port, or UPSTREAM_TLS=off"
 	default:
@@ -61,20 +62,23 @@ func (d *Dialer) explainTLS(addr string, err error) error {
 	return e
 }
 
-// adviceOnAlert tells what to do about the TLS alerts that brokers send. With
-// TLS 1.3 a refused client certificate shows only at the first read.
+// adviceOnAlert tells what to do about the TLS alerts (RFC 8446, section 6) that
+// brokers send. With TLS 1.3 a refused client certificate shows only at the
+// first read. crypto/tls keeps the alert's type to itself, so it is known by
+// its text.
 func adviceOnAlert(err error) string {
-	var alert tls.AlertError
-	if !errors.As(err, &alert) {
+	var op *net.OpError
+	if !errors.As(err, &op) || op.Op != "remote error" {
 		return ""
 	}
-	switch alert { // RFC 8446, section 6
-	case 42, 43, 44, 45, 46, 48, 49:
-		return "the broker refuses the client certificate: check UPSTREAM_TLS_CERT_FILE against the broker's truststore"
-	case 116, 40:
+	switch op.Err.Error() {
+	case "tls: certificate required", "tls: handshake failure":
 		return "the broker may want a client certificate: set UPSTREAM_TLS_CERT_FILE and UPSTREAM_TLS_KEY_FILE"
-	case 70:
+	case "tls: protocol version not supported":
 		return "the broker speaks no TLS version that UPSTREAM_TLS_MIN_VERSION lets pass"
+	}
+	if strings.Contains(op.Err.Error(), "certificate") {
+		return "the broker refuses the client certificate: check UPSTREAM_TLS_CERT_FILE against the broker's truststore"
 	}
 	return ""
 }
@@ -109,14 +113,14 @@ func closed(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// scrubbed is err with each secret in its text blanked. The original is not
-// kept, since a caller might print it.
+// scrubbed is err with each secret in its text blanked, also where it is escaped
+// for a URL. The original is not kept, since a caller might print it.
 func scrubbed(err error, secrets ...string) error {
 	text := err.Error()
 	clean := text
 	for _, s := range secrets {
 		if s != "" {
-			clean = strings.ReplaceAll(clean, s, "[redacted]")
+			clean = strings.NewReplacer(s, "[redacted]", url.QueryEscape(s), "[redacted]").Replace(clean)
 		}
 	}
 	if clean == text {

@@ -99,6 +99,9 @@ func (c *Cluster) probe(addr string) error {
 	case closed(err):
 		e.Err = errors.New("the broker accepts the connection and closes it at the first request")
 		e.Advice = "its port may speak TLS (UPSTREAM_TLS=on), or no Kafka at all"
+		if c.cfg.TLS != nil {
+			e.Advice = "it may want a client certificate (UPSTREAM_TLS_CERT_FILE), or its port speaks no Kafka"
+		}
 	case timedOut(err):
 		e.Err = errors.New("the broker accepts the connection but does not answer")
 		e.Advice = "check whether it hangs, and whether the port speaks Kafka"
