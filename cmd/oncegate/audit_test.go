@@ -76,13 +76,13 @@ func TestAuditCommand(t *testing.T) {
 		code int
 		want []string // in stdout
 	}{
-		{"clean", []string{"--topic", "clean"}, 0, []string{"topic clean: 10 records", "duplicate by sequence      0        0", "gap      0        0"}},
+		{"clean", []string{"--topic", "clean"}, 0, []string{"topic clean: records: 10", "duplicate by sequence      0        0", "gap      0        0"}},
 		{"by content", []string{"--topic", "orders", "--by", "content"}, 1, []string{"duplicate by content      1        1", "0/1  first at 0/0"}},
 		{"by key", []string{"--topic", "orders", "--key-header", "order"}, 1, []string{"duplicate by key      1        1", "they are checked by the other means only"}},
-		{"sequences say nothing", []string{"--topic", "orders"}, 0, []string{"4 records carry no sequence", "look for their duplicates by content or by key"}},
-		{"a partition without", []string{"--topic", "orders", "--by", "content", "--partitions", "1"}, 0, []string{"2 records in 2 batches"}},
-		{"a range without", []string{"--topic", "orders", "--by", "content", "--from", "1"}, 0, []string{"2 records"}},
-		{"a time without", []string{"--topic", "orders", "--by", "content", "--since", "2023-11-14T22:13:22Z"}, 0, []string{"2 records"}},
+		{"sequences say nothing", []string{"--topic", "orders"}, 0, []string{"records without a sequence: 4", "look for their duplicates by content or by key"}},
+		{"a partition without", []string{"--topic", "orders", "--by", "content", "--partitions", "1"}, 0, []string{"records: 2, batches: 2"}},
+		{"a range without", []string{"--topic", "orders", "--by", "content", "--from", "1"}, 0, []string{"records: 2"}},
+		{"a time without", []string{"--topic", "orders", "--by", "content", "--since", "2023-11-14T22:13:22Z"}, 0, []string{"records: 2"}},
 		{"far apart", []string{"--topic", "orders", "--by", "content", "--window", "1s"}, 0, []string{"duplicate by content      0        0"}},
 		{"duplicates don't matter", []string{"--topic", "orders", "--by", "content", "--fail-on", "gap,order"}, 0, []string{"duplicate by content      1"}},
 		{"nothing matters", []string{"--topic", "orders", "--by", "content", "--fail-on", "none", "--show", "0"}, 0, []string{"duplicate by content      1"}},
@@ -206,7 +206,7 @@ func TestAuditAfterRetention(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := runAuditWith(t, "--brokers", brokers, "--topic", "clean")
-	if run.code != 0 || !strings.Contains(run.stdout, "topic clean: 0 records") {
+	if run.code != 0 || !strings.Contains(run.stdout, "topic clean: records: 0") {
 		t.Errorf("exit code %d\n%s%s", run.code, run.stdout, run.stderr)
 	}
 }

@@ -58,26 +58,26 @@ func (r *Result) note(o Options) {
 		}
 	}
 	note(o.Sequence && r.Unsequenced > 0 && !o.Content && o.KeyHeader == "",
-		"%d records carry no sequence (their producers had no idempotence): look for their duplicates by content or by key", r.Unsequenced)
+		"records without a sequence: %d (their producers had no idempotence); look for their duplicates by content or by key", r.Unsequenced)
 	note(o.Sequence && r.Unsequenced > 0 && (o.Content || o.KeyHeader != ""),
-		"%d records carry no sequence (their producers had no idempotence): they are checked by the other means only", r.Unsequenced)
+		"records without a sequence: %d (their producers had no idempotence); they are checked by the other means only", r.Unsequenced)
 	note(o.Sequence && r.Compacted(), "the topic is compacted: gaps are normal and don't count")
 	note(o.Sequence && r.Cleanup == "", "the broker doesn't tell the topic's cleanup.policy (permission DescribeConfigs): if it is compacted, gaps are normal")
 	note(o.Sequence && truncated > 0, "partitions that are read from an offset above 0: %d; what came before isn't known", truncated)
-	note(r.Aborted > 0 && (o.Content || o.KeyHeader != ""), "%d records of aborted transactions were left out of the checks by key and content: writing them again is no duplicate", r.Aborted)
-	note(r.Open > 0, "%d records belong to transactions that weren't over: they were left out of the checks by key and content", r.Open)
-	note(o.KeyHeader != "" && r.Keyless > 0, "%d records have no header %q", r.Keyless, o.KeyHeader)
-	note(o.Content, "equal content need not be a mistake: a sensor may send the same reading twice")
-	note(r.Moved > 0, "retention removed %d offsets before they were read", r.Moved)
+	note(r.Aborted > 0 && (o.Content || o.KeyHeader != ""), "records of aborted transactions: %d; they were left out of the checks by key and content, since writing them again is no duplicate", r.Aborted)
+	note(r.Open > 0 && (o.Content || o.KeyHeader != ""), "records of transactions that weren't over: %d; they were left out of the checks by key and content", r.Open)
+	note(o.KeyHeader != "" && r.Keyless > 0, "records without the header %q: %d", o.KeyHeader, r.Keyless)
+	note(r.Found(DuplicateByContent) > 0, "equal content need not be a mistake: a sensor may send the same reading twice")
+	note(r.Moved > 0, "offsets that retention removed before they were read: %d", r.Moved)
 	note(r.manyGaps, "a producer left more than %d gaps open: a late batch in the oldest of them counts as a duplicate", maxUnseen)
 }
 
 // String is a table for people.
 func (r *Result) String() string {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "topic %s: %d records in %d batches of %d partitions", r.Topic, r.Records, r.Batches, len(r.Ranges))
+	fmt.Fprintf(&b, "topic %s: records: %d, batches: %d, partitions: %d", r.Topic, r.Records, r.Batches, len(r.Ranges))
 	if r.Markers > 0 {
-		fmt.Fprintf(&b, ", %d transaction markers", r.Markers)
+		fmt.Fprintf(&b, ", transaction markers: %d", r.Markers)
 	}
 	b.WriteString("\n\n")
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
