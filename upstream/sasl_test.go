@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -274,6 +275,34 @@ func TestOAuthBearer(t *testing.T) {
 			t.Errorf("got %#v", conn)
 		}
 		brokersOver(t, conn)
+	}
+}
+
+// A token that a broker refused is not used again, however long it says that it
+// is valid.
+func TestRefusedTokenIsForgotten(t *testing.T) {
+	addr := answering(t, nil, func(req *kmsg.SASLAuthenticateRequest, resp *kmsg.SASLAuthenticateResponse) {
+		if !bytes.Contains(req.SASLAuthBytes, []byte("token-2")) {
+			resp.ErrorCode = 58
+		}
+	})
+	asked := 0
+	cfg, _ := configFor(addr)
+	cfg.SASL = SASL{Mechanism: OAuthBearer, Token: func(context.Context) (string, time.Time, error) {
+		asked++
+		return fmt.Sprintf("token-%d", asked), time.Now().Add(time.Hour), nil
+	}}
+	d := NewDialer(cfg)
+	if _, err := dial(t, d, addr); err == nil {
+		t.Fatal("the first token was taken")
+	}
+	for range 2 {
+		if _, err := dial(t, d, addr); err != nil {
+			t.Error(err)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("asked for %d tokens, want 2", asked)
 	}
 }
 
