@@ -2,7 +2,9 @@ package upstream
 
 import (
 	"errors"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,21 +68,45 @@ func TestLeaseProducerIDErrors(t *testing.T) {
 		}
 	})
 	t.Run("no answer", func(t *testing.T) {
-		k := startKafka(t)
-		release := make(chan struct{})
-		t.Cleanup(func() { close(release) })
-		k.ControlKey(int16(kmsg.InitProducerID), func(kmsg.Request) (kmsg.Response, error, bool) {
-			k.SleepControl(func() { <-release })
-			return nil, nil, false
-		})
+		var mute atomic.Bool
+		k := startKafka(t, kfake.ListenFn(func(network, address string) (net.Listener, error) {
+			l, err := net.Listen(network, address)
+			return muted{l, &mute}, err
+		}))
 		cfg, _ := configFor(k.ListenAddrs()...)
 		cfg.DialTimeout = 200 * time.Millisecond
+		c := run(t, cfg)
+		ready(t, c)
+		mute.Store(true)
 		started := time.Now()
-		_, _, err := run(t, cfg).LeaseProducerID()
-		if took := time.Since(started); err == nil || took > 2*time.Second {
+		_, _, err := c.LeaseProducerID()
+		if took := time.Since(started); err == nil || took > time.Second {
 			t.Errorf("%v after %v", err, took)
 		}
 	})
+}
+
+// muted is the listener of a broker whose answers are lost while mute is set.
+type muted struct {
+	net.Listener
+	mute *atomic.Bool
+}
+
+func (m muted) Accept() (net.Conn, error) {
+	conn, err := m.Listener.Accept()
+	return mutedConn{conn, m.mute}, err
+}
+
+type mutedConn struct {
+	net.Conn
+	mute *atomic.Bool
+}
+
+func (m mutedConn) Write(p []byte) (int, error) {
+	if m.mute.Load() {
+		return len(p), nil
+	}
+	return m.Conn.Write(p)
 }
 
 // The leader is asked, and asked for anew each time: a replica that led before
