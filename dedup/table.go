@@ -41,6 +41,8 @@ func (t *Table) Submit(b *Batch, now uint32) Verdict {
 		return t.submitBehind(w, f, b)
 	}
 	switch {
+	case w.refused && b.Epoch == w.epoch && ahead(w.expected(), b.First) > 0:
+		return Verdict{Kind: Refuse, Code: CodeOutOfOrderSequence}
 	case w.n == 0 || b.Epoch > w.epoch:
 		// Nothing is known, or nothing of this epoch: the broker decides. While
 		// it does, the producer's next batch is held back: a broker without
@@ -49,12 +51,9 @@ func (t *Table) Submit(b *Batch, now uint32) Verdict {
 		return t.forward(w, b, true)
 	case b.Epoch < w.epoch:
 		return Verdict{Kind: Refuse, Code: CodeInvalidProducerEpoch}
-	case b.First == next(w.last()):
+	case b.First == w.expected():
 		return t.forward(w, b, false)
 	case ahead(w.last(), b.First) > 0:
-		if w.refused {
-			return Verdict{Kind: Refuse, Code: CodeOutOfOrderSequence}
-		}
 		// The missing range never came by here, or its outcome is unknown. The
 		// broker may have it.
 		return t.forward(w, b, true)
@@ -139,19 +138,18 @@ func (t *Table) Stored(k Ticket, offset int64, now uint32, wake []Link) []Link {
 func (t *Table) Failed(k Ticket, code int16, now uint32, wake []Link) []Link {
 	w, f := k.w, k.w.flight
 	b := f.take(k.id)
-	follows := w.follows(&b, f.epoch)
 	switch code {
 	case CodeRequestTimedOut, CodeNotEnoughAfterAppend:
 		// It is in the leader's log, though maybe not for good: in doubt.
-		w.refused = w.refused && !follows
+		w.doubt(&b, f.epoch)
 	case CodeUnknownTopicOrPartition, CodeUnknownTopicID, CodeUnknownProducerID:
-		w.n = 0
+		w.forget()
 	case CodeOutOfOrderSequence, CodeInvalidProducerEpoch:
-		if follows {
-			w.n = 0 // the broker knows better: what the window held is out of date
+		if w.follows(&b, f.epoch) {
+			w.forget() // the broker knows better: what the window held is out of date
 		}
 	default:
-		w.refused = w.refused || follows
+		w.refuse(&b, f.epoch)
 	}
 	return t.settle(w, now, wake)
 }
@@ -162,7 +160,7 @@ func (t *Table) Failed(k Ticket, code int16, now uint32, wake []Link) []Link {
 func (t *Table) Lost(k Ticket, now uint32, wake []Link) []Link {
 	w, f := k.w, k.w.flight
 	b := f.take(k.id)
-	w.refused = w.refused && !w.follows(&b, f.epoch)
+	w.doubt(&b, f.epoch)
 	return t.settle(w, now, wake)
 }
 
@@ -184,7 +182,7 @@ func (t *Table) Confirm(key Key, leader uint32, epoch int16, last int32) {
 		w.truncate(last)
 		w.leader = leader
 	} else {
-		w.n = 0
+		w.forget()
 	}
 	t.release(w)
 }
@@ -193,14 +191,14 @@ func (t *Table) Confirm(key Key, leader uint32, epoch int16, last int32) {
 // can't tell. Its batches are asked about from now on.
 func (t *Table) Forget(key Key) {
 	if w := t.windows[key]; w != nil {
-		w.n = 0
+		w.forget()
 		t.release(w)
 	}
 }
 
 // release lets go of a window that neither knows nor awaits anything.
 func (t *Table) release(w *window) {
-	if w.n == 0 && w.flight == nil {
+	if w.n == 0 && !w.refused && w.flight == nil {
 		delete(t.windows, w.key)
 	}
 }

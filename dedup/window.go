@@ -16,11 +16,23 @@ type window struct {
 	leader  uint32 // the leadership whose word this is
 	epoch   int16
 	n       uint8 // retained batches; 0 means that no broker's word is known
-	// refused says that the batch right behind the newest one was seen, and
-	// that the broker did not store it. What lies further ahead is then a gap
-	// for certain.
+	// refused says that the batch at expected was seen, and that the broker did
+	// not store it. What lies further ahead in this epoch is then a gap for
+	// certain.
 	refused bool
 }
+
+// expected is the sequence of the batch that would go on in the window's epoch.
+// Without a retained batch it is meant only while refused: first then holds it.
+func (w *window) expected() int32 {
+	if w.n == 0 {
+		return w.first
+	}
+	return next(w.last())
+}
+
+// forget drops all that is known.
+func (w *window) forget() { w.n, w.refused = 0, false }
 
 // last is the newest stored sequence; n must not be 0.
 func (w *window) last() int32 { return w.lasts[w.n-1] }
@@ -35,7 +47,28 @@ func (w *window) firstOf(i int) int32 {
 
 // follows says whether b comes right behind the newest stored batch.
 func (w *window) follows(b *inFlight, epoch int16) bool {
-	return w.n > 0 && epoch == w.epoch && b.first == next(w.last())
+	return w.n > 0 && epoch == w.epoch && b.first == w.expected()
+}
+
+// refuse records the broker's word that b is not stored. A broker without state
+// would take the batch behind it, and then refuse b for ever (KAFKA-15591).
+func (w *window) refuse(b *inFlight, epoch int16) {
+	switch {
+	case w.follows(b, epoch):
+		w.refused = true
+	case w.n == 0 || epoch > w.epoch:
+		w.n, w.epoch, w.first, w.refused = 0, epoch, b.first, true
+	}
+}
+
+// doubt records that b may be stored after all. Where the broker may have no
+// state, what comes behind b must still not be taken before it.
+func (w *window) doubt(b *inFlight, epoch int16) {
+	if w.follows(b, epoch) {
+		w.refused = false
+	} else {
+		w.refuse(b, epoch)
+	}
 }
 
 // find returns the retained batch with exactly this range, or −1. The newest
@@ -100,5 +133,6 @@ func (w *window) append(b *inFlight, offset int64) {
 func (w *window) truncate(last int32) {
 	for w.n > 0 && ahead(last, w.last()) > 0 {
 		w.n--
+		w.refused = false
 	}
 }
