@@ -197,7 +197,7 @@ func TestBrokersChange(t *testing.T) {
 		t.Fatalf("told %v", got)
 	}
 	c.Refresh()
-	c.Refresh()
+	time.Sleep(4 * soon) // which finds nothing new
 
 	if _, _, err := k.AddNode(7, 0); err != nil {
 		t.Fatal(err)

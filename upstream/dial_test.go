@@ -91,7 +91,10 @@ func TestDialErrorsSayStepAndRemedy(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg, _ := configFor()
-			cfg.DialTimeout, cfg.TLS = 300*time.Millisecond, c.tls
+			cfg.TLS = c.tls
+			if c.addr == plain || c.addr == silent.Addr().String() {
+				cfg.DialTimeout = 300 * time.Millisecond // they never answer a TLS hello
+			}
 			d := NewDialer(cfg)
 			_, err := dial(t, d, c.addr)
 			var e *DialError

@@ -68,7 +68,10 @@ func (d *Dialer) explainSASL(addr string, err error, s story, secrets []string) 
 		if closed(err) {
 			e.Err = errors.New("the broker closed the connection while authenticating")
 		} else {
-			e.Err = scrubbed(fmt.Errorf("the broker refuses the credentials (%s)", s.refusal), secrets...)
+			e.Err = errors.New("the broker refuses the credentials")
+			if s.refusal != "" {
+				e.Err = scrubbed(fmt.Errorf("%w (%s)", e.Err, s.refusal), secrets...)
+			}
 		}
 		e.Advice = d.auth.advice()
 		if d.auth.tokens != nil && len(secrets) > 0 {
