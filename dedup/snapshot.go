@@ -2,7 +2,7 @@ package dedup
 
 // Snapshot is what is kept of an idle window: its newest batch, as a broker's
 // own snapshot keeps the newest batch of each producer. What was older than
-// that is asked about.
+// that is asked about. It holds only what stays true however old it is.
 type Snapshot struct {
 	Key         Key
 	Offset      int64 // base offset of the newest batch
@@ -11,20 +11,19 @@ type Snapshot struct {
 	Since       int32 // the run from here to Last was seen stored, unbroken
 	Leader      uint32
 	Epoch       int16
-	Refused     bool
 }
 
 func (w *window) snapshot() Snapshot {
 	i := int(w.n) - 1
 	return Snapshot{
 		Key: w.key, Offset: w.offsets[i], First: w.firstOf(i), Last: w.lasts[i], CRC: w.crcs[i],
-		Since: w.since, Leader: w.leader, Epoch: w.epoch, Refused: w.refused,
+		Since: w.since, Leader: w.leader, Epoch: w.epoch,
 	}
 }
 
 func (w *window) restore(s Snapshot) {
 	w.epoch, w.first, w.since = s.Epoch, s.First, s.Since
-	w.leader, w.refused = s.Leader, s.Refused
+	w.leader = s.Leader
 	w.offsets[0], w.lasts[0], w.crcs[0], w.n = s.Offset, s.Last, s.CRC, 1
 }
 
