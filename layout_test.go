@@ -23,7 +23,9 @@ var allowed = map[string][]string{
 	"internal/audit":     {"internal/wire"},
 	"internal/faults":    {"internal/wire"},
 	"upstream":           {"internal/wire"},
-	"proxy":              {"dedup", "upstream", "internal/wire"},
+	"dedup/cold":         {"dedup"},
+	"proxy":              {"dedup", "dedup/cold", "upstream", "internal/wire", "internal/records"},
+	"internal/records":   {"internal/wire"},
 	"internal/telemetry": {"proxy", "upstream", "dedup"},
 }
 

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/oncegate/oncegate/dedup"
+	"github.com/oncegate/oncegate/dedup/cold"
 	"github.com/oncegate/oncegate/upstream"
 )
 
@@ -42,7 +43,9 @@ type Config struct {
 	FrameTimeout   time.Duration // how long a frame may stay half-sent
 	GiveUp         time.Duration // how long an unanswered batch is sent again
 
-	Dedup dedup.Options
+	// Dedup holds the user's choices; Recall and Demote are the proxy's own.
+	Dedup      dedup.Options
+	CacheBytes int64 // memory for idle producers
 	// Stamp gives batches without a producer id one of Oncegate's own.
 	Stamp      bool
 	InDoubtTTL time.Duration // how long an unknown outcome is worked on, and a known one remembered
@@ -60,6 +63,7 @@ type Proxy struct {
 	coarse    atomic.Uint32 // seconds since started
 	budget    *semaphore.Weighted
 	windows   *windows
+	idle      *cold.Cache
 	topics    *topics
 	listeners *listeners
 	stats     Stats
@@ -82,9 +86,15 @@ type Proxy struct {
 // Start binds the bootstrap listener and serves it. Listeners for the brokers
 // follow as the upstream's metadata tells of them.
 func Start(cfg Config) (*Proxy, error) {
+	idle, err := cold.New(cfg.CacheBytes)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Dedup.Recall, cfg.Dedup.Demote = idle.Recall, idle.Demote
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Proxy{
-		cfg: cfg, log: cfg.Log, started: time.Now(),
+		idle: idle,
+		cfg:  cfg, log: cfg.Log, started: time.Now(),
 		budget:   semaphore.NewWeighted(cfg.MemoryBudget),
 		windows:  newWindows(cfg.Dedup),
 		topics:   newTopics(),
@@ -92,9 +102,9 @@ func Start(cfg Config) (*Proxy, error) {
 		sessions: make(map[*session]struct{}),
 		ctx:      ctx, cancel: cancel,
 	}
-	var err error
 	if p.listeners, err = newListeners(p); err != nil {
 		cancel()
+		idle.Close()
 		return nil, err
 	}
 	cfg.Cluster.Subscribe(p.listeners.update)
@@ -220,6 +230,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 		p.waitForSessions()
 		p.cancel()
 		p.work.Wait()
+		p.idle.Close()
 		close(done)
 	}()
 	select {

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/oncegate/oncegate/dedup"
+	"github.com/oncegate/oncegate/dedup/cold"
 )
 
 // Stats counts what a proxy does. All of it may be read at any time.
@@ -53,6 +54,9 @@ func (o *onceEach) first(producerID int64) bool {
 	o.seen[producerID] = struct{}{}
 	return true
 }
+
+// IdleStats returns the counters of the cold tier.
+func (p *Proxy) IdleStats() cold.Stats { return p.idle.Stats() }
 
 // WindowStats returns the counters of the dedup core.
 func (p *Proxy) WindowStats() dedup.Stats { return p.windows.stats() }

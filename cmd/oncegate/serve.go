@@ -107,9 +107,10 @@ func proxyConfig(cfg *config.Config, dialer *upstream.Dialer, cluster *upstream.
 		AdvertisedHost: cfg.AdvertisedHost,
 		MaxFrame:       int(cfg.MaxFrameBytes), MemoryBudget: int64(cfg.MemoryBudgetBytes), MaxConnections: cfg.MaxConnections,
 		FrameTimeout: cfg.FrameTimeout, GiveUp: cfg.UpstreamGiveUp,
-		Dedup:     dedup.Options{RefuseStale: cfg.DedupStale == "reject", RefuseReuse: cfg.DedupOnReuse == "reject"},
-		Idle:      cfg.DedupIdle,
-		RaiseAcks: bool(cfg.RaiseAcks), Stamp: bool(cfg.Stamp), InDoubtTTL: cfg.InDoubtTTL,
+		Dedup:      dedup.Options{RefuseStale: cfg.DedupStale == "reject", RefuseReuse: cfg.DedupOnReuse == "reject"},
+		CacheBytes: int64(cfg.DedupCacheBytes),
+		Idle:       cfg.DedupIdle,
+		RaiseAcks:  bool(cfg.RaiseAcks), Stamp: bool(cfg.Stamp), InDoubtTTL: cfg.InDoubtTTL,
 		Log: log,
 	}
 }

@@ -40,6 +40,10 @@ var (
 	budgetWaits  = desc("budget_waits_total", "Times that a client was not read because MEMORY_BUDGET_BYTES was used up.")
 	windows      = desc("producers_tracked", "Producers and partitions with a window in memory.")
 	cacheHits    = desc("cache_hits_total", "Batches whose producer's state was in memory, by tier.", "tier")
+	idle         = desc("cache_entries", "Idle producers and partitions kept in the cold tier.")
+	idleBytes    = desc("cache_bytes", "Bytes of the cold tier.")
+	idleEvicted  = desc("cache_evictions_total", "Idle producers that made room for others; the broker is asked about them.")
+	idleRejected = desc("cache_rejected_total", "Pages of idle producers that the cold tier did not take.")
 	cacheMisses  = desc("cache_misses_total", "Batches of whose producer nothing was known: the broker was asked.")
 )
 
@@ -83,4 +87,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	count(cacheHits, w.Hits, "live")
 	count(cacheHits, w.Recalls, "cold")
 	count(cacheMisses, w.Misses)
+	i := c.proxy.IdleStats()
+	gauge(idle, float64(i.Entries))
+	gauge(idleBytes, float64(i.Bytes))
+	count(idleEvicted, i.Evicted)
+	count(idleRejected, i.Rejected)
 }
