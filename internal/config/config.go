@@ -1,17 +1,7 @@
 // Package config reads Oncegate's settings from the environment.
 package config
 
-import (
-	"fmt"
-	"net"
-	"reflect"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
-
-	"github.com/caarlos0/env/v10"
-)
+import "time"
 
 // Config holds every setting. The doc tags are the documentation: the table in
 // docs/configuration.md is made from them.
@@ -21,10 +11,36 @@ type Config struct {
 	UpstreamGiveUp      time.Duration `env:"UPSTREAM_GIVE_UP" envDefault:"25s" doc:"how long an unanswered batch is sent again over new connections before the client gets a retriable error; keep it below the clients' request timeout"`
 	UpstreamRefresh     time.Duration `env:"UPSTREAM_REFRESH" envDefault:"30s" doc:"how often brokers, leaders and topic ids are asked for"`
 
+	UpstreamTLS           Switch `env:"UPSTREAM_TLS" envDefault:"off" doc:"connections to brokers are encrypted"`
+	UpstreamTLSCAFile     File   `env:"UPSTREAM_TLS_CA_FILE" unset:"the system's" doc:"certificates (PEM) that brokers are trusted by"`
+	UpstreamTLSCertFile   File   `env:"UPSTREAM_TLS_CERT_FILE" doc:"client certificate and its chain (PEM)"`
+	UpstreamTLSKeyFile    File   `env:"UPSTREAM_TLS_KEY_FILE" doc:"its key (PEM)"`
+	UpstreamTLSServerName string `env:"UPSTREAM_TLS_SERVER_NAME" is:"host" unset:"the host that is dialled" doc:"the name that the brokers' certificates must hold"`
+	UpstreamTLSMinVersion Choice `env:"UPSTREAM_TLS_MIN_VERSION" envDefault:"1.2" accept:"1.2,1.3" doc:"the oldest TLS version that is spoken"`
+
+	UpstreamSASLMechanism          Choice `env:"UPSTREAM_SASL_MECHANISM" unset:"the clients' own SASL passes through" accept:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER,AWS_MSK_IAM,GSSAPI" doc:"how Oncegate authenticates to brokers; clients then need no SASL"`
+	UpstreamSASLUser               string `env:"UPSTREAM_SASL_USER" doc:"PLAIN, SCRAM: the user; GSSAPI: the principal's name, without the realm"`
+	UpstreamSASLPassword           Secret `env:"UPSTREAM_SASL_PASSWORD" doc:"its password"`
+	UpstreamSASLPasswordFile       File   `env:"UPSTREAM_SASL_PASSWORD_FILE" doc:"a file that holds the password; read for each connection"`
+	UpstreamSASLTokenFile          Secret `env:"UPSTREAM_SASL_TOKEN_FILE" doc:"OAUTHBEARER: a file that holds the token; read for each connection"`
+	UpstreamSASLTokenCommand       Secret `env:"UPSTREAM_SASL_TOKEN_COMMAND" doc:"OAUTHBEARER: a program and its arguments, separated by spaces, that prints the token; no shell reads it"`
+	UpstreamSASLTokenURL           Secret `env:"UPSTREAM_SASL_TOKEN_URL" doc:"OAUTHBEARER: an endpoint that gives tokens for client credentials; https, or http on this machine"`
+	UpstreamSASLClientID           string `env:"UPSTREAM_SASL_CLIENT_ID" doc:"UPSTREAM_SASL_TOKEN_URL: the client"`
+	UpstreamSASLClientSecret       Secret `env:"UPSTREAM_SASL_CLIENT_SECRET" doc:"UPSTREAM_SASL_TOKEN_URL: its secret"`
+	UpstreamSASLClientSecretFile   File   `env:"UPSTREAM_SASL_CLIENT_SECRET_FILE" doc:"a file that holds the secret; read for each token"`
+	UpstreamSASLScopes             Words  `env:"UPSTREAM_SASL_SCOPES" doc:"UPSTREAM_SASL_TOKEN_URL: the scopes to ask for"`
+	UpstreamSASLExtensions         Pairs  `env:"UPSTREAM_SASL_EXTENSIONS" doc:"OAUTHBEARER: SASL extensions (KIP-342), such as logicalCluster=lkc-1"`
+	UpstreamSASLAWSRegion          string `env:"UPSTREAM_SASL_AWS_REGION" unset:"AWS_REGION" doc:"AWS_MSK_IAM: the cluster's region; credentials are found as by AWS' own tools"`
+	UpstreamSASLKerberosService    string `env:"UPSTREAM_SASL_KERBEROS_SERVICE" envDefault:"kafka" doc:"GSSAPI: the first part of the brokers' principals"`
+	UpstreamSASLKerberosRealm      string `env:"UPSTREAM_SASL_KERBEROS_REALM" doc:"GSSAPI: the realm of UPSTREAM_SASL_USER"`
+	UpstreamSASLKerberosConfigFile File   `env:"UPSTREAM_SASL_KERBEROS_CONFIG_FILE" unset:"/etc/krb5.conf" doc:"GSSAPI: Kerberos' settings"`
+	UpstreamSASLKerberosKeytabFile File   `env:"UPSTREAM_SASL_KERBEROS_KEYTAB_FILE" doc:"GSSAPI: the key of UPSTREAM_SASL_USER"`
+	UpstreamSASLKerberosCCacheFile File   `env:"UPSTREAM_SASL_KERBEROS_CCACHE_FILE" doc:"GSSAPI: a credential cache in its stead"`
+
 	ListenAddress     Address `env:"LISTEN_ADDRESS" envDefault:"127.0.0.1:9092" doc:"the bootstrap listener: what clients name as bootstrap server"`
-	BrokerListenBase  Port    `env:"BROKER_LISTEN_BASE" envDefault:"9093" doc:"a broker's own listener is at this port + its node id"`
-	BrokerListenCount int     `env:"BROKER_LISTEN_COUNT" envDefault:"100" min:"1" max:"65535" doc:"how many ports from BROKER_LISTEN_BASE on may be used; node ids beyond it get free ports from the end"`
-	AdvertisedHost    string  `env:"ADVERTISED_HOST" doc:"the host that clients are told to connect to; default: the host of LISTEN_ADDRESS"`
+	BrokerListenBase  Port    `env:"BROKER_LISTEN_BASE" unset:"LISTEN_ADDRESS's port + 1" doc:"a broker's own listener is at this port + its node id"`
+	BrokerListenCount int     `env:"BROKER_LISTEN_COUNT" envDefault:"98" min:"1" max:"65535" doc:"how many ports from BROKER_LISTEN_BASE on may be used; node ids beyond it get free ports from the end"`
+	AdvertisedHost    string  `env:"ADVERTISED_HOST" is:"host" unset:"LISTEN_ADDRESS's host" doc:"the host that clients are told to connect to"`
 	AdminAddress      Address `env:"ADMIN_ADDRESS" envDefault:"127.0.0.1:9191" doc:"health, readiness and metrics over HTTP"`
 
 	MaxConnections    int           `env:"MAX_CONNECTIONS" envDefault:"10000" min:"1" max:"1000000" doc:"client connections at a time"`
@@ -44,100 +60,4 @@ type Config struct {
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT" envDefault:"20s" doc:"how long a shutdown waits for unanswered requests"`
 	LogLevel     Choice        `env:"LOG_LEVEL" envDefault:"info" accept:"debug,info,warn,error" doc:"the least severe messages that are logged"`
 	LogFormat    Choice        `env:"LOG_FORMAT" envDefault:"json" accept:"json,console" doc:"how messages are written"`
-}
-
-// Faults are all faults of a configuration, each a line that names the
-// variable, its value and what is accepted.
-type Faults []string
-
-func (f Faults) Error() string {
-	return fmt.Sprintf("%d of Oncegate's environment variables can't be used:\n  %s", len(f), strings.Join(f, "\n  "))
-}
-
-// Load reads the settings from environ, as os.Environ gives it. The error, if
-// any, is Faults. Warnings name variables that look like misspelt settings.
-func Load(environ []string) (c Config, warnings []string, err error) {
-	values := make(map[string]string, len(environ))
-	for _, kv := range environ {
-		k, v, _ := strings.Cut(kv, "=")
-		values[k] = v
-	}
-	// An empty variable is an unset one: charts and shells make no difference.
-	for k, v := range values {
-		if v == "" {
-			delete(values, k)
-		}
-	}
-	var faults Faults
-	for i := range settings {
-		faults = append(faults, settings[i].parse(&c, values)...)
-	}
-	faults = append(faults, c.together(values)...)
-	if len(faults) > 0 {
-		return Config{}, misspelt(values), faults
-	}
-	return c, misspelt(values), nil
-}
-
-// parse reads one setting by env/v10. One at a time, so that each fault can be
-// told with its variable and value.
-func (s *setting) parse(c *Config, values map[string]string) Faults {
-	one := reflect.New(reflect.StructOf([]reflect.StructField{s.field}))
-	// Its own text holds Go's type names: ours says what is accepted.
-	if err := env.ParseWithOptions(one.Interface(), env.Options{Environment: values}); err != nil {
-		return Faults{s.fault(values[s.name])}
-	}
-	v := one.Elem().Field(0)
-	if !s.allowed(v) {
-		return Faults{s.fault(values[s.name])}
-	}
-	reflect.ValueOf(c).Elem().FieldByName(s.field.Name).Set(v)
-	return nil
-}
-
-// together checks what no setting can check alone.
-func (c *Config) together(values map[string]string) (faults Faults) {
-	if len(c.UpstreamBrokers) == 0 && values["UPSTREAM_BROKERS"] == "" {
-		faults = append(faults, "UPSTREAM_BROKERS is not set: accepted are the Kafka cluster's bootstrap addresses, host:port, separated by commas")
-	}
-	if c.MemoryBudgetBytes > 0 && c.MemoryBudgetBytes < c.MaxFrameBytes {
-		faults = append(faults, fmt.Sprintf("MEMORY_BUDGET_BYTES=%d is less than MAX_FRAME_BYTES=%d: a request of that size could never be taken", c.MemoryBudgetBytes, c.MaxFrameBytes))
-	}
-	if base, count := int(c.BrokerListenBase), c.BrokerListenCount; base > 0 && base+count > 65536 {
-		faults = append(faults, fmt.Sprintf("BROKER_LISTEN_BASE=%d and BROKER_LISTEN_COUNT=%d reach past port 65535", base, count))
-	}
-	if _, port, err := net.SplitHostPort(string(c.ListenAddress)); err == nil && c.BrokerListenBase > 0 {
-		if n, _ := strconv.Atoi(port); n >= int(c.BrokerListenBase) && n < int(c.BrokerListenBase)+c.BrokerListenCount {
-			faults = append(faults, fmt.Sprintf("LISTEN_ADDRESS=%s lies within the brokers' ports %d–%d (BROKER_LISTEN_BASE, BROKER_LISTEN_COUNT)", c.ListenAddress, c.BrokerListenBase, int(c.BrokerListenBase)+c.BrokerListenCount-1))
-		}
-	}
-	host, _, err := net.SplitHostPort(string(c.ListenAddress))
-	if ip := net.ParseIP(host); err == nil && c.AdvertisedHost == "" && (host == "" || ip != nil && ip.IsUnspecified()) {
-		faults = append(faults, fmt.Sprintf("LISTEN_ADDRESS=%s listens on every interface, so clients can't be told where to connect: set ADVERTISED_HOST to the name that they know", c.ListenAddress))
-	}
-	return faults
-}
-
-// misspelt names variables that no setting has but that look like one.
-func misspelt(values map[string]string) (warnings []string) {
-	for name := range values {
-		if isSetting(name) || kubernetesService(name) {
-			continue
-		}
-		for _, prefix := range prefixes() {
-			if strings.HasPrefix(name, prefix) {
-				warnings = append(warnings, fmt.Sprintf("%s is not a setting of Oncegate; is %s meant?", name, nearest(name)))
-				break
-			}
-		}
-	}
-	slices.Sort(warnings)
-	return warnings
-}
-
-// kubernetesService says whether Kubernetes injects a variable of this form for
-// every Service of a namespace.
-func kubernetesService(name string) bool {
-	return strings.HasSuffix(name, "_PORT") || strings.HasSuffix(name, "_SERVICE_HOST") ||
-		strings.Contains(name, "_SERVICE_PORT") || strings.Contains(name, "_PORT_")
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"flag"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -81,7 +82,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 		`LISTEN_ADDRESS="9092" can't be used: accepted is host:port`,
 		`MAX_FRAME_BYTES="1TB" can't be used: accepted is a size from 1024 to 2147483647 bytes, also as KiB, MiB or GiB`,
 		`DEDUP_IDLE="-1s" can't be used: accepted is a duration above zero`,
-		`LOG_LEVEL="loud" can't be used: accepted is debug or info or warn or error`,
+		`LOG_LEVEL="loud" can't be used: accepted is debug, info, warn or error`,
 		`RAISE_ACKS="yes" can't be used: accepted is on or off`,
 		`BROKER_LISTEN_BASE="70000" can't be used: accepted is a port from 1 to 65535`,
 		`MAX_CONNECTIONS="0" can't be used: accepted is a number from 1 to 1000000`,
@@ -107,6 +108,9 @@ func TestFaultsOfSettingsTogether(t *testing.T) {
 		{"LISTEN_ADDRESS=127.0.0.1:9100", "lies within the brokers' ports"},
 		{"LISTEN_ADDRESS=:9092", "set ADVERTISED_HOST"},
 		{"LISTEN_ADDRESS=0.0.0.0:9092", "set ADVERTISED_HOST"},
+		{"ADMIN_ADDRESS=127.0.0.1:9092", "are one port"},
+		{"ADMIN_ADDRESS=localhost:9100", "ADMIN_ADDRESS=localhost:9100 lies within the brokers' ports 9093–9190"},
+		{"LISTEN_ADDRESS=127.0.0.1:65535", "set BROKER_LISTEN_BASE"},
 	} {
 		if _, _, err := Load([]string{base, c.set}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v", c.set, err)
@@ -126,11 +130,114 @@ func TestValues(t *testing.T) {
 	}
 }
 
+func TestDerivedValues(t *testing.T) {
+	for _, c := range []struct {
+		set  []string
+		base Port
+	}{
+		{nil, 9093},
+		{[]string{"LISTEN_ADDRESS=127.0.0.1:29092"}, 29093},
+		{[]string{"LISTEN_ADDRESS=127.0.0.1:0"}, 9093},
+		{[]string{"LISTEN_ADDRESS=127.0.0.1:29092", "BROKER_LISTEN_BASE=5000"}, 5000},
+	} {
+		cfg, _, err := Load(append(c.set, "UPSTREAM_BROKERS=a:1"))
+		if err != nil || cfg.BrokerListenBase != c.base {
+			t.Errorf("%v: base %d, want %d; %v", c.set, cfg.BrokerListenBase, c.base, err)
+		}
+	}
+}
+
+// What can be read or reached by others is said.
+func TestUnsafeSettingsAreSaid(t *testing.T) {
+	for _, c := range []struct {
+		set, want string
+	}{
+		{"LISTEN_ADDRESS=192.0.2.1:9092", "LISTEN_ADDRESS=192.0.2.1:9092 takes clients from other machines"},
+		{"LISTEN_ADDRESS=[::1]:9092", ""},
+		{"LISTEN_ADDRESS=localhost:9092", ""},
+		{"ADMIN_ADDRESS=:9191", "ADMIN_ADDRESS=:9191 lets other machines"},
+	} {
+		_, warnings, err := Load([]string{"UPSTREAM_BROKERS=a:1", c.set})
+		if err != nil || (len(warnings) > 0) != (c.want != "") || c.want != "" && !strings.HasPrefix(warnings[0], c.want) {
+			t.Errorf("%s: %q, %v", c.set, warnings, err)
+		}
+	}
+}
+
+func TestHostsAndAddresses(t *testing.T) {
+	for text, ok := range map[string]bool{
+		"kafka-1.ns.svc:9092": true, "[::1]:9092": true, "10.0.0.1:9092": true, "my_kafka:9092": true, "[fe80::1%eth0]:9092": true,
+		"kafka": false, "kafka:": false, ":9092": false, "kafka:0": false, "kafka:70000": false, "kafka:http": false,
+		"http://kafka:9092": false, "kafka 1:9092": false, "user@kafka:9092": false, "kafka:9092,": false, "::1:9092": false,
+	} {
+		if err := new(Addresses).UnmarshalText([]byte(text)); (err == nil) != ok {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	for text, ok := range map[string]bool{"gate": true, "::1": true, "gate.ns.svc": true, "gate:9092": false, "http://gate": false} {
+		if _, _, err := Load([]string{"UPSTREAM_BROKERS=a:1", "ADVERTISED_HOST=" + text}); (err == nil) != ok {
+			t.Errorf("ADVERTISED_HOST=%s: %v", text, err)
+		}
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "1024": 1024, "1KiB": 1 << 10, "3 MiB": 3 << 20, "2GiB": 2 << 30,
+		"": -1, "-1": -1, "1MB": -1, "1.5MiB": -1, "9223372036854775807": -1, "9000000000GiB": -1, "KiB": -1,
+	} {
+		var b Bytes
+		if err := b.UnmarshalText([]byte(text)); (err == nil) != (want >= 0) || err == nil && int64(b) != want {
+			t.Errorf("%q: %d, %v", text, b, err)
+		}
+	}
+}
+
 // Kubernetes injects variables with these endings for every Service.
 func TestNamesAreSafeInKubernetes(t *testing.T) {
 	for _, s := range settings {
 		if kubernetesService(s.name) {
 			t.Errorf("%s could be set by a Service's name", s.name)
+		}
+	}
+	_, warnings, err := Load([]string{
+		"UPSTREAM_BROKERS=a:1", "UPSTREAM_PORT=tcp://10.0.0.1:80", "UPSTREAM_SERVICE_HOST=10.0.0.1", "UPSTREAM_SERVICE_PORT=80",
+		"UPSTREAM_SERVICE_PORT_HTTP=80", "DEDUP_PORT_80_TCP=tcp://10.0.0.1:80", "LISTEN_PORT_80_TCP_ADDR=10.0.0.1",
+	})
+	if err != nil || len(warnings) > 0 {
+		t.Errorf("%q, %v", warnings, err)
+	}
+}
+
+// Each example in the documentation is a configuration that works.
+func TestExamplesInDocs(t *testing.T) {
+	text, err := os.ReadFile(docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(text), "```ini\n")[1:]
+	if len(blocks) < 5 {
+		t.Fatalf("%d examples", len(blocks))
+	}
+	for _, block := range blocks {
+		block, _, _ = strings.Cut(block, "```")
+		environ := []string{"UPSTREAM_BROKERS=kafka-1:9093"}
+		for line := range strings.Lines(block) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			if !isSetting(name) {
+				t.Errorf("%s is no setting", name)
+			}
+			if strings.HasPrefix(value, "/") {
+				value = file
+			}
+			environ = append(environ, name+"="+value)
+		}
+		if _, warnings, err := Load(environ); err != nil || len(warnings) > 0 {
+			t.Errorf("%s\n%v %q", block, err, warnings)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -82,6 +83,11 @@ func (s *setting) allowed(v reflect.Value) bool {
 	case int, Bytes:
 		low, high := s.limits()
 		return v.Int() >= low && v.Int() <= high
+	case File:
+		info, err := os.Stat(string(value))
+		return err == nil && !info.IsDir()
+	case string:
+		return tag.Get("is") != "host" || isHost(value)
 	}
 	return true
 }
@@ -97,7 +103,9 @@ func (s *setting) accepted() string {
 	low, high := s.limits()
 	switch reflect.Zero(s.field.Type).Interface().(type) {
 	case Choice:
-		return strings.Join(strings.Split(s.field.Tag.Get("accept"), ","), " or ")
+		words := strings.Split(s.field.Tag.Get("accept"), ",")
+		last := len(words) - 1
+		return strings.Join(words[:last], ", ") + " or " + words[last]
 	case Switch:
 		return "on or off"
 	case time.Duration:
@@ -112,6 +120,17 @@ func (s *setting) accepted() string {
 		return "host:port"
 	case Addresses:
 		return "host:port, separated by commas"
+	case File:
+		return "the path of a file that exists"
+	case Secret:
+		return "any text; never printed"
+	case Words:
+		return "words, separated by spaces or commas"
+	case Pairs:
+		return "name=value, separated by commas"
+	}
+	if s.field.Tag.Get("is") == "host" {
+		return "a host name or an IP address, without a port"
 	}
 	return "any text"
 }
@@ -120,40 +139,9 @@ func (s *setting) fault(value string) string {
 	return fmt.Sprintf("%s=%q can't be used: accepted is %s", s.name, value, s.accepted())
 }
 
-// Table is the documentation of all settings as a Markdown table.
-func Table() string {
-	var b strings.Builder
-	b.WriteString("| variable | default | accepted | meaning |\n|---|---|---|---|\n")
-	for i := range settings {
-		s := &settings[i]
-		def := s.field.Tag.Get("envDefault")
-		if def != "" {
-			def = "`" + def + "`"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.name, def, s.accepted(), s.field.Tag.Get("doc"))
-	}
-	return b.String()
+func find(name string) *setting {
+	return &settings[slices.IndexFunc(settings, func(s setting) bool { return s.name == name })]
 }
 
-// Values lists every setting with its value, for a person to read.
-func (c *Config) Values() string {
-	var b strings.Builder
-	v := reflect.ValueOf(c).Elem()
-	for i := range settings {
-		fmt.Fprintf(&b, "%s=%s\n", settings[i].name, text(v.Field(i)))
-	}
-	return b.String()
-}
-
-func text(v reflect.Value) string {
-	switch value := v.Interface().(type) {
-	case Addresses:
-		return strings.Join(value, ",")
-	case Switch:
-		if value {
-			return "on"
-		}
-		return "off"
-	}
-	return fmt.Sprint(v.Interface())
-}
+// accepted says what the setting of that name accepts.
+func accepted(name string) string { return find(name).accepted() }
