@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -19,7 +20,10 @@ func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	asJSON := flags.Bool("json", false, "print the result as one JSON object on the last line")
 	stay := flags.Bool("stay", false, "keep the embedded broker and Oncegate up until Ctrl-C, for clients of your own")
-	if flags.Parse(args) != nil {
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
 		return 2
 	}
 	d, err := demo.Start()
@@ -31,7 +35,7 @@ func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	fmt.Fprintln(stdout, "A producer sends payments over a network that loses acknowledgements, and so sends again.")
 	within, cancel := context.WithTimeout(ctx, 50*time.Second)
 	defer cancel()
-	r, err := d.Run(within, stderr)
+	r, err := d.Run(within, demoProgress(stderr))
 	if err != nil {
 		fmt.Fprintf(stderr, "oncegate demo: %v\n", err)
 		return 1
@@ -50,6 +54,23 @@ func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "%s\n", line)
 	}
 	return 0
+}
+
+// demoProgress shows a line that moves on a terminal, elsewhere one for each
+// scenario.
+func demoProgress(w io.Writer) demo.Progress {
+	terminal := isTerminal(w)
+	return func(scenario string, acked, total, lost int) {
+		text := fmt.Sprintf("  %-36s%4d of %d payments acknowledged, %3d acknowledgements lost", scenario, acked, total, lost)
+		switch {
+		case acked == total && terminal:
+			fmt.Fprintf(w, "\r%s\n", text)
+		case acked == total:
+			fmt.Fprintln(w, text)
+		case terminal && acked%10 == 0:
+			fmt.Fprintf(w, "\r%s", text)
+		}
+	}
 }
 
 func printResult(w io.Writer, r *demo.Result) {

@@ -5,7 +5,6 @@ package demo
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"time"
 
@@ -63,6 +62,7 @@ func Start() (*Demo, error) {
 	cluster := upstream.NewCluster(up, dialer)
 	port, err := freePort()
 	if err != nil {
+		broker.Close()
 		return nil, err
 	}
 	d.proxy, err = proxy.Start(proxy.Config{
@@ -115,9 +115,13 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
+// Progress is told how far a scenario has come: records acknowledged of total,
+// and acknowledgements lost.
+type Progress func(scenario string, acked, total, lost int)
+
 // Run sends payments twice over a network that loses acknowledgements: to the
 // broker with idempotence off, and through Oncegate with it on.
-func (d *Demo) Run(ctx context.Context, progress io.Writer) (r Result, err error) {
+func (d *Demo) Run(ctx context.Context, progress Progress) (r Result, err error) {
 	r.Without, err = d.scenario(ctx, "without Oncegate, idempotence off", d.Broker(), directTopic, false, progress)
 	if err != nil {
 		return r, err
@@ -129,20 +133,16 @@ func (d *Demo) Run(ctx context.Context, progress io.Writer) (r Result, err error
 }
 
 // scenario sends the payments to target over a faulty network and counts.
-func (d *Demo) scenario(ctx context.Context, name, target, topic string, idempotent bool, progress io.Writer) (Count, error) {
+func (d *Demo) scenario(ctx context.Context, name, target, topic string, idempotent bool, progress Progress) (Count, error) {
 	plan := &faults.Plan{Seed: 7, Odds: map[faults.Kind]float64{faults.LoseAck: 0.15}}
 	network, err := faults.Listen("127.0.0.1:0", target, plan)
 	if err != nil {
 		return Count{}, err
 	}
 	defer network.Close()
-	network.Advertise = true
-	p := &producing{topic: topic, bootstrap: network.Addr(), idempotent: idempotent}
-	p.progress = func(answered int) {
-		fmt.Fprintf(progress, "\r  %-36s %4d of %d payments acknowledged, %3d acknowledgements lost", name, answered, payments, plan.Count())
-	}
+	p := &producing{topic: topic, network: network.Addr(), idempotent: idempotent}
+	p.progress = func(acked int) { progress(name, acked, payments, plan.Count()) }
 	h, err := p.run(ctx)
-	fmt.Fprintln(progress)
 	if err != nil {
 		return Count{}, fmt.Errorf("%s: %w", name, err)
 	}
