@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/IBM/sarama"
 )
@@ -13,10 +14,10 @@ var ErrNoProducerIDs = errors.New("the upstream gives no producer id")
 
 // LeaseProducerID takes a producer id of the upstream's own, with its epoch
 // (InitProducerId, KIP-98), for a producer that sends none. Such an id can't be
-// invented: it could be another's. It asks each broker once, and takes at most
-// twice Config.DialTimeout.
+// invented: it could be another's. It takes at most twice Config.DialTimeout.
 func (c *Cluster) LeaseProducerID() (id int64, epoch int16, err error) {
-	r, err := patiently(2*c.cfg.DialTimeout, c.initProducerID)
+	limit := 2 * c.cfg.DialTimeout
+	r, err := patiently(limit, func() (*sarama.InitProducerIDResponse, error) { return c.awaitProducerID(limit) })
 	switch {
 	case err == nil:
 		return r.ProducerID, r.ProducerEpoch, nil
@@ -47,4 +48,18 @@ func (c *Cluster) initProducerID() (*sarama.InitProducerIDResponse, error) {
 		return nil, r.Err
 	}
 	return r, nil
+}
+
+// awaitProducerID asks again while the broker itself waits for the controller
+// to give it a block of producer ids: after its start, and after each thousand.
+func (c *Cluster) awaitProducerID(limit time.Duration) (*sarama.InitProducerIDResponse, error) {
+	deadline := time.Now().Add(limit)
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
+		r, err := c.initProducerID()
+		// The broker's words for it: COORDINATOR_LOAD_IN_PROGRESS.
+		if !errors.Is(err, sarama.ErrOffsetsLoadInProgress) || time.Now().Add(wait).After(deadline) {
+			return r, err
+		}
+		time.Sleep(wait)
+	}
 }

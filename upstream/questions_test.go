@@ -53,9 +53,26 @@ func TestLeaseProducerIDErrors(t *testing.T) {
 	})
 	t.Run("for the moment", func(t *testing.T) {
 		k := startKafka(t)
+		var asked atomic.Int32
 		k.ControlKey(int16(kmsg.InitProducerID), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			k.KeepControl()
+			if asked.Add(1) > 2 {
+				return nil, nil, false
+			}
 			resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
 			resp.ErrorCode = 14 // COORDINATOR_LOAD_IN_PROGRESS
+			return resp, nil, true
+		})
+		cfg, _ := configFor(k.ListenAddrs()...)
+		if _, _, err := run(t, cfg).LeaseProducerID(); err != nil || asked.Load() != 3 {
+			t.Errorf("%v after asking %d times", err, asked.Load())
+		}
+	})
+	t.Run("refused", func(t *testing.T) {
+		k := startKafka(t)
+		k.ControlKey(int16(kmsg.InitProducerID), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
+			resp.ErrorCode = 15 // COORDINATOR_NOT_AVAILABLE
 			return resp, nil, true
 		})
 		cfg, _ := configFor(k.ListenAddrs()...)
