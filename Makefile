@@ -3,7 +3,7 @@
 
 GO ?= go
 
-.PHONY: build test lint unit kafka demo fuzz bench
+.PHONY: build test lint unit demo differential modelcheck fuzz
 
 build: ## the binary, in bin/
 	$(GO) build -trimpath -o bin/oncegate ./cmd/oncegate
@@ -17,6 +17,21 @@ lint:
 
 unit:
 	$(GO) test -race -timeout 20m ./...
+
+# Longer runs, by hand.
+
+BATCHES ?= 100000
+differential: ## random histories into real Kafka and through Oncegate, answer by answer
+	$(GO) test ./test/differential -count=1 -v -timeout 60m -batches $(BATCHES)
+
+modelcheck: ## every state of a small world of the dedup core, and the planted bugs
+	$(GO) test ./dedup -count=1 -v -timeout 60m -run 'TestModelCheck' -full
+
+FUZZTIME ?= 60s
+fuzz: ## every parser, FUZZTIME each
+	@for f in Produce RequestHeader ProduceResponse Batch Rewrite ApiVersions; do \
+		$(GO) test ./internal/wire -run XXX -fuzz "Fuzz$$f$$" -fuzztime $(FUZZTIME) || exit 1; \
+	done
 
 demo:
 	$(GO) run ./cmd/oncegate demo

@@ -18,6 +18,7 @@ const usage = `oncegate puts idempotence in front of a Kafka cluster.
   oncegate check      ask a running oncegate whether it is ready
   oncegate demo       lose acknowledgements on purpose and show what is stored
   oncegate demo       lose acknowledgements on purpose and show what is stored
+  oncegate audit      look for duplicates, gaps and reordering in a topic
   oncegate protocol   what is done with each Kafka api key
   oncegate version    the version and commit
 
@@ -44,6 +45,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return runCheck(ctx, stdout, stderr)
 	case "demo":
 		return runDemo(ctx, args[1:], stdout, stderr)
+	case "audit":
+		return runAudit(ctx, args[1:], stdout, stderr)
 	case "protocol":
 		return runProtocol(stdout)
 	case "version", "--version":
