@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kbin"
@@ -111,6 +112,9 @@ func (l *link) answers() {
 	for {
 		frame, err := readFrame(in)
 		if err != nil {
+			if errors.Is(err, syscall.ECONNRESET) {
+				l.client.SetLinger(0)
+			}
 			return
 		}
 		asked, ok := <-l.asked

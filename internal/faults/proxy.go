@@ -76,6 +76,7 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	server, err := dialer.DialContext(p.closing, "tcp", p.target)
 	if err != nil {
+		client.SetLinger(0) // a target that isn't there refuses; it doesn't hang up
 		return
 	}
 	l := newLink(client, server.(*net.TCPConn), p.plan)

@@ -259,3 +259,23 @@ func TestCutAll(t *testing.T) {
 		}
 	}
 }
+
+// A target that isn't there looks to clients as without the proxy: they are
+// refused, not hung up on, which some take for another fault.
+func TestAbsentTargetResets(t *testing.T) {
+	b := startBroker(t)
+	p, err := Listen("127.0.0.1:0", b.listener.Addr().String(), &Plan{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	b.listener.Close()
+	conn, err := net.Dial("tcp", p.Addr())
+	if err == nil { // or the reset was quicker
+		defer conn.Close()
+		_, err = conn.Read(make([]byte, 1))
+	}
+	if !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("%v, not a reset", err)
+	}
+}

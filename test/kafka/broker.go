@@ -6,10 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/oncegate/oncegate/test/process"
 )
 
 // Broker is one process of a cluster. It keeps its ports and its data when it
@@ -22,15 +23,8 @@ type Broker struct {
 	dir     string
 	flags   []string // of the JVM
 
-	mu      sync.Mutex
-	process *process // the last one
-}
-
-// process is one run of a broker.
-type process struct {
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
-	err  error         // then: how
+	mu  sync.Mutex
+	run *process.Process // the last one
 }
 
 // Port is where a listener listens, on 127.0.0.1.
@@ -50,10 +44,8 @@ func (b *Broker) Start() error {
 
 // Stop shuts the broker down in order (SIGTERM) and waits.
 func (b *Broker) Stop() error {
-	b.signal(syscall.SIGTERM)
-	b.Resume()
-	if !b.ended(30 * time.Second) {
-		b.Kill()
+	if p := b.last(); p != nil && !p.Terminate(30*time.Second) {
+		p.Kill()
 		return fmt.Errorf("%v did not end within 30 s of SIGTERM\n%s", b, b.logSince(0))
 	}
 	return nil
@@ -61,8 +53,9 @@ func (b *Broker) Stop() error {
 
 // Kill ends the broker at once (SIGKILL) and waits.
 func (b *Broker) Kill() {
-	b.signal(syscall.SIGKILL)
-	b.ended(time.Minute)
+	if p := b.last(); p != nil {
+		p.Kill()
+	}
 }
 
 // Pause stops the broker where it is (SIGSTOP): its connections stay open.
@@ -74,50 +67,27 @@ func (b *Broker) Resume() { b.signal(syscall.SIGCONT) }
 // Running says whether the process exists; a paused one does.
 func (b *Broker) Running() bool {
 	p := b.last()
-	if p == nil {
-		return false
-	}
-	select {
-	case <-p.done:
-		return false
-	default:
-		return true
-	}
+	return p != nil && p.Running()
 }
 
 func (b *Broker) String() string { return fmt.Sprintf("Kafka node %d", b.ID) }
 
-func (b *Broker) last() *process {
+func (b *Broker) last() *process.Process {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.process
+	return b.run
 }
 
 func (b *Broker) signal(s syscall.Signal) {
 	if p := b.last(); p != nil {
-		p.cmd.Process.Signal(s) // fails where the process has ended, and is waited for
-	}
-}
-
-func (b *Broker) ended(within time.Duration) bool {
-	p := b.last()
-	if p == nil {
-		return true
-	}
-	select {
-	case <-p.done:
-		return true
-	case <-time.After(within):
-		return false
+		p.Signal(s)
 	}
 }
 
 func (b *Broker) java(args ...string) *exec.Cmd {
 	logging := "-Dlog4j2.configurationFile=" + filepath.Join(b.dir, "log4j2.properties")
 	flags := append([]string{logging}, b.flags...)
-	cmd := exec.Command("java", append(flags, args...)...)
-	cmd.SysProcAttr = dieWithParent()
-	return cmd
+	return exec.Command("java", append(flags, args...)...)
 }
 
 // format prepares the data folder.
@@ -149,23 +119,13 @@ func (b *Broker) launch() error {
 		return err
 	}
 	defer log.Close()
-	p := &process{cmd: b.java("kafka.Kafka", b.config()), done: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	started := make(chan error)
-	go func() {
-		defer close(p.done)
-		// The thread must live as long as the process: see dieWithParent.
-		runtime.LockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			p.err = p.cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
+	cmd := b.java("kafka.Kafka", b.config())
+	cmd.Stdout, cmd.Stderr = log, log
+	p, err := process.Start(cmd)
+	if err != nil {
 		return fmt.Errorf("starting %v: %w", b, err)
 	}
-	b.process = p
+	b.run = p
 	return nil
 }
 

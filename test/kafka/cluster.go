@@ -165,7 +165,7 @@ func (c *Cluster) await(limit time.Duration, brokers ...*Broker) error {
 		}
 		for _, b := range c.nodes() {
 			if !b.Running() && (slices.Contains(brokers, b) || len(brokers) == len(c.brokers)) {
-				return fmt.Errorf("%v ended (%v) while the cluster started\n%s", b, b.last().err, b.logSince(0))
+				return fmt.Errorf("%v ended (%v) while the cluster started\n%s", b, b.last().Err(), b.logSince(0))
 			}
 		}
 		select {
