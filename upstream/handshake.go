@@ -82,6 +82,8 @@ func (d *Dialer) explainSASL(addr string, err error, s story, secrets []string) 
 		e.Advice = "its port may speak TLS (UPSTREAM_TLS=on), or no Kafka at all"
 	case timedOut(err):
 		e.Advice = fmt.Sprintf("not done within UPSTREAM_DIAL_TIMEOUT=%v", d.cfg.DialTimeout)
+	case d.cfg.SASL.Mechanism == GSSAPI:
+		e.Advice = d.auth.advice()
 	default:
 		e.Advice = adviceOnAlert(err)
 	}
@@ -96,7 +98,7 @@ func (a *authenticator) advice() string {
 	case AWSMSKIAM:
 		return "check UPSTREAM_SASL_AWS_REGION, and kafka-cluster:Connect in the policy of the AWS principal"
 	case GSSAPI:
-		return "check UPSTREAM_SASL_USER, its keytab and the clocks"
+		return "check UPSTREAM_SASL_USER, its key, UPSTREAM_SASL_KERBEROS_REALM and the clocks"
 	}
 	return "check UPSTREAM_SASL_USER and its password, and that the user exists for this mechanism"
 }
