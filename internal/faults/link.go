@@ -48,11 +48,12 @@ func (l *link) closeBoth() {
 }
 
 // cut closes the client's side. The target is only told that no more requests
-// come, and its answers are thrown away: closing with answers unread would
-// reset the connection, and what the target hasn't read yet would be lost.
+// come, and for a while its answers are thrown away: closing with answers unread
+// would reset the connection, and what the target hasn't read yet would be lost.
 func (l *link) cut() {
 	l.client.Close()
 	l.server.CloseWrite()
+	l.server.SetReadDeadline(time.Now().Add(drainTime))
 }
 
 // drainTime is how long a target may take to end a connection after cut.
@@ -125,10 +126,10 @@ func (l *link) answers() {
 				l.client.SetLinger(0)
 			}
 			l.cut()
-			l.drain(in)
+			io.Copy(io.Discard, in)
 			return
 		case CutAfter:
-			l.drain(in)
+			io.Copy(io.Discard, in)
 			return
 		case Freeze:
 			l.plan.happened(fate)
@@ -156,15 +157,10 @@ func (l *link) answers() {
 		}
 		if !ok || err != nil {
 			l.cut()
-			l.drain(in)
+			io.Copy(io.Discard, in)
 			return
 		}
 	}
-}
-
-func (l *link) drain(in io.Reader) {
-	l.server.SetReadDeadline(time.Now().Add(drainTime))
-	io.Copy(io.Discard, in)
 }
 
 // readFrame returns the next frame with its length prefix.
