@@ -186,9 +186,9 @@ func TestPasswordFileIsRotated(t *testing.T) {
 // The broker says how long the authentication lasts (KIP-368), and closes the
 // connection at the first request that comes later.
 func TestSessionLifetime(t *testing.T) {
-	const lifetime = 700 * time.Millisecond
+	const lifetime = 1500 * time.Millisecond
 	var accepted atomic.Int32
-	k := saslKafka(t, kfake.BrokerConfigs(map[string]string{"connections.max.reauth.ms": "700"}), kfake.ListenFn(func(network, address string) (net.Listener, error) {
+	k := saslKafka(t, kfake.BrokerConfigs(map[string]string{"connections.max.reauth.ms": "1500"}), kfake.ListenFn(func(network, address string) (net.Listener, error) {
 		l, err := net.Listen(network, address)
 		return counted{l, &accepted}, err
 	}))
