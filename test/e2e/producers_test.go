@@ -119,7 +119,7 @@ func produceSarama(ctx context.Context, w workload) error {
 	cfg.Producer.Idempotent = w.idempotent
 	cfg.Producer.RequiredAcks = sarama.WaitForAll
 	cfg.Producer.Return.Successes = true
-	cfg.Producer.Flush.MaxMessages = 5 // so that there are many batches
+	cfg.Producer.Flush.MaxMessages = 10 // so that there are many batches
 	cfg.Producer.Partitioner = sarama.NewManualPartitioner
 	cfg.Producer.Retry.Max = 1000
 	cfg.Producer.Retry.Backoff = 20 * time.Millisecond

@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -35,14 +37,14 @@ func Require(tb testing.TB) {
 
 // RequireTools ends the test when something is missing. With CI=true that is a
 // failure. On a laptop it is a skip that is hard to miss: a line on standard
-// error, and one in the file that NOT_RUN_FILE names, because go test doesn't
-// show the output of packages that pass.
+// error and one in the file that NOT_RUN_FILE names, if it names one; Main adds
+// a summary.
 func RequireTools(tb testing.TB, missing error) {
 	tb.Helper()
 	if missing == nil {
 		return
 	}
-	message := fmt.Sprintf("NOT RUN: %s: %v", tb.Name(), missing)
+	message := fmt.Sprintf("NOT RUN: %s: %s", tb.Name(), strings.ReplaceAll(missing.Error(), "\n", "; "))
 	if os.Getenv("CI") == "true" {
 		tb.Fatal(message)
 	}
@@ -53,25 +55,29 @@ func RequireTools(tb testing.TB, missing error) {
 var notRun struct {
 	sync.Mutex
 	tests int
+	last  string
 }
 
 func noteNotRun(message string) {
 	notRun.Lock()
 	defer notRun.Unlock()
 	notRun.tests++
+	notRun.last = message
 	fmt.Fprintf(os.Stderr, "\n*** %s\n\n", message)
-	path := os.Getenv("NOT_RUN_FILE")
-	if path == "" {
-		return
+	if path := os.Getenv("NOT_RUN_FILE"); path != "" {
+		if err := appendLine(path, message); err != nil {
+			fmt.Fprintf(os.Stderr, "*** NOT_RUN_FILE: %v\n", err)
+		}
 	}
+}
+
+func appendLine(path, line string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err == nil {
-		_, err = fmt.Fprintln(f, message)
-		f.Close()
-	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "*** NOT_RUN_FILE: %v\n", err)
+		return err
 	}
+	_, err = fmt.Fprintln(f, line)
+	return errors.Join(err, f.Close())
 }
 
 // Main is what a package's TestMain calls and passes on to os.Exit: it runs the
@@ -80,7 +86,11 @@ func Main(m *testing.M) int {
 	code := m.Run()
 	closeShared()
 	if notRun.tests > 0 {
-		fmt.Fprintf(os.Stderr, "\n*** %d tests were NOT RUN, for want of the programs named above.\n\n", notRun.tests)
+		summary := fmt.Sprintf("*** %s: %d tests were NOT RUN; the last one: %s", filepath.Base(os.Args[0]), notRun.tests, notRun.last)
+		fmt.Fprintf(os.Stderr, "\n%s\n\n", summary)
+		// go test swallows what packages print that pass. Where somebody sits at
+		// a terminal, they are told all the same.
+		appendLine("/dev/tty", summary)
 	}
 	return code
 }
