@@ -197,6 +197,7 @@ func (c *Cluster) note(err error) {
 	switch {
 	case err == nil:
 		c.readyOnce.Do(func() { close(c.ready) })
+		c.reach.answered()
 		if before != nil {
 			c.cfg.Log.Info("the upstream answers", zap.Any("brokers", c.Brokers()))
 		}
@@ -207,6 +208,16 @@ func (c *Cluster) note(err error) {
 
 // learn asks any broker for the brokers and the watched topics.
 func (c *Cluster) learn() error {
+	err := c.learnOnce()
+	if errors.Is(err, errReachable) || errors.Is(err, sarama.ErrClosedClient) {
+		// The client had a password that has been rotated since, or a question
+		// that reached nobody has dropped it.
+		err = c.learnOnce()
+	}
+	return err
+}
+
+func (c *Cluster) learnOnce() error {
 	client, err := c.connected()
 	if err != nil {
 		return err
@@ -218,15 +229,7 @@ func (c *Cluster) learn() error {
 		names = []string{"__consumer_offsets"}
 	}
 	// sarama tries every broker it knows of, and then the bootstrap addresses.
-	err = client.RefreshMetadata(names...)
-	if errors.Is(err, sarama.ErrClosedClient) {
-		// A question that reached nobody has dropped it.
-		if client, err = c.connected(); err != nil {
-			return err
-		}
-		err = client.RefreshMetadata(names...)
-	}
-	if err != nil && !isTopicError(err) {
+	if err := client.RefreshMetadata(names...); err != nil && !isTopicError(err) {
 		err = c.describe(err)
 		c.drop(client)
 		return err
@@ -367,6 +370,6 @@ func (s saramaDialer) Dial(_, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.c.cfg.DialTimeout)
 	defer cancel()
 	conn, err := s.c.dialer.connect(ctx, addr)
-	s.c.reach.note(addr, err)
+	s.c.reach.connected(addr, err)
 	return conn, err
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -117,6 +118,27 @@ func TestKeepsTrying(t *testing.T) {
 	k.Close()
 	c.Refresh()
 	eventually(t, "an error after the upstream has gone", func() bool { return c.Err() != nil })
+}
+
+// The same for what goes wrong after connecting.
+func TestRefusedCredentialsAreSaidOnce(t *testing.T) {
+	k := saslKafka(t)
+	addr := k.ListenAddrs()[0]
+	file := filepath.Join(t.TempDir(), "password")
+	writeFile(t, file, "wrong")
+	cfg, logs := configFor(addr)
+	cfg.SASL = SASL{Mechanism: ScramSHA256, User: user, Password: SecretFile(file)}
+	c := run(t, cfg)
+	eventually(t, "a reason", func() bool { return strings.Contains(c.Err().Error(), "SASL SCRAM-SHA-256") })
+	time.Sleep(time.Second) // for some more attempts
+	writeFile(t, file, secret)
+	ready(t, c)
+	eventually(t, "word that it answers", func() bool { return warnings(logs, "the upstream answers") == 1 })
+	for _, about := range []string{"a broker can't be reached", "the upstream can't be reached"} {
+		if n := warnings(logs, about); n != 1 {
+			t.Errorf("%d messages that %s, want 1", n, about)
+		}
+	}
 }
 
 // Whoever asks about a broker that does not speak the protocol learns why.

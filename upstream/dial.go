@@ -89,12 +89,13 @@ func (d *Dialer) connect(ctx context.Context, addr string) (net.Conn, error) {
 // Step is a part of making a connection.
 type Step string
 
-// The steps, in their order.
+// The steps, in their order. Dial makes no request; the topology does.
 const (
 	StepResolve Step = "resolving"
 	StepConnect Step = "connecting"
 	StepTLS     Step = "TLS"
 	StepSASL    Step = "SASL"
+	StepRequest Step = "the first request"
 )
 
 // DialError says at which step a connection could not be made, why, and what to

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -22,27 +23,56 @@ type reach struct {
 	log *zap.Logger
 
 	mu      sync.Mutex
-	failing map[string]string
+	failing map[string]failure
 }
 
-func newReach(log *zap.Logger) *reach { return &reach{log: log, failing: make(map[string]string)} }
+type failure struct {
+	reason string
+	// later says that connecting worked, and what came after it did not.
+	later bool
+}
 
-// note records how reaching addr went.
-func (r *reach) note(addr string, err error) {
+func newReach(log *zap.Logger) *reach { return &reach{log: log, failing: make(map[string]failure)} }
+
+// connected records how connecting to addr went, TLS included.
+func (r *reach) connected(addr string, err error) {
+	r.mu.Lock()
+	before, failed := r.failing[addr]
+	r.mu.Unlock()
+	if err != nil || failed && !before.later {
+		r.note(addr, err, false)
+	}
+}
+
+// probed records whether the broker at addr answers requests.
+func (r *reach) probed(addr string, err error) {
+	var e *DialError
+	r.note(addr, err, errors.As(err, &e) && (e.Step == StepSASL || e.Step == StepRequest))
+}
+
+func (r *reach) note(addr string, err error, later bool) {
 	r.mu.Lock()
 	before, failed := r.failing[addr]
 	if err == nil {
 		delete(r.failing, addr)
 	} else {
-		r.failing[addr] = err.Error()
+		r.failing[addr] = failure{err.Error(), later}
 	}
 	r.mu.Unlock()
 	switch {
 	case err == nil && failed:
 		r.log.Info("a broker can be reached again", zap.String("address", addr))
-	case err != nil && before != err.Error():
+	case err != nil && before.reason != err.Error():
 		r.log.Warn("a broker can't be reached", zap.String("address", addr), zap.Error(err))
 	}
+}
+
+// answered records that the topology was learnt: what failed after connecting
+// is over.
+func (r *reach) answered() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.failing, func(_ string, f failure) bool { return f.later })
 }
 
 // keep forgets every address but these.
@@ -67,15 +97,17 @@ func (c *Cluster) describe(err error) error {
 	for i, addr := range c.cfg.Brokers {
 		asking.Go(func() {
 			errs[i] = c.probe(addr)
-			c.reach.note(addr, errs[i])
+			c.reach.probed(addr, errs[i])
 		})
 	}
 	asking.Wait()
 	if all := errors.Join(errs...); all != nil {
 		return all
 	}
-	return fmt.Errorf("the bootstrap addresses answer, but no broker told the topology: %w", err)
+	return fmt.Errorf("%w: %w", errReachable, err)
 }
+
+var errReachable = errors.New("the bootstrap addresses answer, but no broker told the topology")
 
 // probe asks the broker at addr for its api versions, which every broker tells
 // everybody, and says why that fails.
@@ -91,19 +123,19 @@ func (c *Cluster) probe(addr string) error {
 	if err == nil {
 		return nil
 	}
-	e := &DialError{Addr: addr, Step: StepConnect, Err: reason(err)}
+	e := &DialError{Addr: addr, Step: StepRequest, Err: reason(err)}
 	switch {
 	case errors.Is(err, errTLSAlert):
 		e.Err = errTLSAlert
 		e.Advice = "the port speaks TLS: set UPSTREAM_TLS=on, or use the broker's plaintext port"
 	case closed(err):
-		e.Err = errors.New("the broker accepts the connection and closes it at the first request")
+		e.Err = errors.New("the broker accepts the connection and closes it")
 		e.Advice = "its port may speak TLS (UPSTREAM_TLS=on), or no Kafka at all"
 		if c.cfg.TLS != nil {
 			e.Advice = "it may want a client certificate (UPSTREAM_TLS_CERT_FILE), or its port speaks no Kafka"
 		}
 	case timedOut(err):
-		e.Err = errors.New("the broker accepts the connection but does not answer")
+		e.Err = errors.New("the broker accepts the connection and does not answer")
 		e.Advice = "check whether it hangs, and whether the port speaks Kafka"
 	default:
 		e.Advice = adviceOnAlert(err)

@@ -172,6 +172,10 @@ func TestPasswordFileIsRotated(t *testing.T) {
 	if err := cluster.learn(); err == nil {
 		t.Fatal("the old password works for the topology")
 	}
+	// What has read the password before it is rotated does not stand in the way.
+	if _, err := cluster.connected(); err != nil {
+		t.Fatal(err)
+	}
 	writeFile(t, file, secret+"\n")
 	conn, err := dial(t, d, addr)
 	if err != nil {
