@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -125,23 +126,19 @@ func (s *session) emit(frame []byte) {
 	s.outMu.Lock()
 	s.mu.Lock()
 	p := s.pending.pop()
+	remembered := s.remember(p)
+	silent := p.silent
 	s.mu.Unlock()
-	if len(frame) > 0 && !p.silent {
+	if len(frame) > 0 && !silent {
 		s.out = appendSegment(s.out, frame)
 	}
 	s.gatherReady()
 	s.outMu.Unlock()
-	s.finish(p)
-}
-
-// finish lets go of an answered request, unless its answer may have to be
-// known again.
-func (s *session) finish(p *pending) {
-	if s.proxy.cfg.Stamp && p.stampedBatches() && !p.silent && p.request != nil {
-		s.remember(p)
-		return
+	if remembered {
+		s.forgetAnswers(rememberedAnswers, rememberedBytes, 0)
+	} else {
+		s.letGo(p)
 	}
-	s.letGo(p)
 }
 
 // emitReady gathers Oncegate's own answers whose turn it is.
@@ -157,10 +154,15 @@ func (s *session) gatherReady() {
 	defer s.mu.Unlock()
 	for s.pending.size > 0 && s.pending.at(0).reply == replyLocal {
 		p := s.pending.pop()
-		if !p.silent {
-			s.out = appendSegment(s.out, p.answer)
+		answer := p.answer
+		if s.remember(p) {
+			answer = bytes.Clone(answer) // p may be let go of before it is written
+		} else {
+			s.spent = append(s.spent, p)
 		}
-		s.spent = append(s.spent, p)
+		if !p.silent {
+			s.out = appendSegment(s.out, answer)
+		}
 	}
 }
 
@@ -179,7 +181,7 @@ func (s *session) flushClient() {
 	s.spent = nil
 	s.outMu.Unlock()
 	for _, p := range spent {
-		s.finish(p)
+		s.letGo(p)
 	}
 }
 

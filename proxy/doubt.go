@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +25,7 @@ type doubtKey struct {
 // out".
 type doubt struct {
 	records []records.Digest
-	taken   []bool // records that a retry has claimed
+	claimed []claimState // of each record
 	born    time.Time
 	// answered says that the answer was written before the connection ended.
 	// The client may well have read it, so only records with equal timestamps
@@ -36,6 +37,19 @@ type doubt struct {
 	offset  int64 // of the first record, −1 where unknown
 }
 
+// claimState says which session has taken a record for the retry of this one.
+type claimState struct {
+	by     *session
+	learnt bool // and the client has the answer to that
+}
+
+// free says whether a retry may still be matched with record i: it was not yet,
+// or by a session that came to nothing.
+func (d *doubt) free(i int) bool {
+	c := &d.claimed[i]
+	return !c.learnt && (c.by == nil || c.by.abandoned.Load())
+}
+
 func (d *doubt) settle(stored bool, offset int64) {
 	select {
 	case <-d.settled:
@@ -45,25 +59,50 @@ func (d *doubt) settle(stored bool, offset int64) {
 	}
 }
 
-// doubts holds all doubts until they are claimed or too old.
+// doubts holds all doubts until their client has learnt the outcome, or they
+// are too old.
 type doubts struct {
 	ttl  time.Duration
 	seed maphash.Seed
 	n    atomic.Int64 // how many there are; 0 spares all the rest
 
 	mu    sync.Mutex
-	byKey map[doubtKey][]*doubt
+	byKey map[doubtKey]*keyDoubts
+}
+
+// keyDoubts are the doubts of one client about one partition.
+type keyDoubts struct {
+	all   []*doubt           // in the order in which they arose
+	bySum map[uint64][]claim // every record of them
 }
 
 func newDoubts(ttl time.Duration) *doubts {
-	return &doubts{ttl: ttl, seed: maphash.MakeSeed(), byKey: make(map[doubtKey][]*doubt)}
+	return &doubts{ttl: ttl, seed: maphash.MakeSeed(), byKey: make(map[doubtKey]*keyDoubts)}
 }
 
 func (ds *doubts) add(key doubtKey, d *doubt) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
-	ds.byKey[key] = append(ds.byKey[key], d)
+	kd := ds.byKey[key]
+	if kd == nil {
+		kd = &keyDoubts{bySum: make(map[uint64][]claim)}
+		ds.byKey[key] = kd
+	}
+	kd.all = append(kd.all, d)
+	for i, r := range d.records {
+		kd.bySum[r.Sum] = append(kd.bySum[r.Sum], claim{d, i})
+	}
 	ds.n.Add(1)
+}
+
+// about says whether there is any doubt for key.
+func (ds *doubts) about(key doubtKey) bool {
+	if ds.n.Load() == 0 {
+		return false
+	}
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	return ds.byKey[key] != nil
 }
 
 // sweep forgets what is too old.
@@ -73,105 +112,92 @@ func (ds *doubts) sweep(now time.Time) {
 	}
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
-	for key, all := range ds.byKey {
-		ds.keep(key, all, func(d *doubt) bool { return now.Sub(d.born) < ds.ttl })
+	for key := range ds.byKey {
+		ds.drop(key, func(d *doubt) bool { return now.Sub(d.born) >= ds.ttl })
 	}
 }
 
-// keep drops the doubts of a key that are not to be kept; mu is held.
-func (ds *doubts) keep(key doubtKey, all []*doubt, keep func(*doubt) bool) {
-	kept := all[:0]
-	for _, d := range all {
-		if keep(d) {
-			kept = append(kept, d)
-		}
+// drop removes doubts of a key; mu is held.
+func (ds *doubts) drop(key doubtKey, gone func(*doubt) bool) {
+	kd := ds.byKey[key]
+	before := len(kd.all)
+	kd.all = slices.DeleteFunc(kd.all, gone)
+	if len(kd.all) == before {
+		return
 	}
-	clear(all[len(kept):])
-	ds.n.Add(int64(len(kept) - len(all)))
-	if len(kept) == 0 {
+	ds.n.Add(int64(len(kd.all) - before))
+	if len(kd.all) == 0 {
 		delete(ds.byKey, key)
-	} else {
-		ds.byKey[key] = kept
+		return
+	}
+	for sum, refs := range kd.bySum {
+		refs = slices.DeleteFunc(refs, func(c claim) bool { return gone(c.d) })
+		if len(refs) == 0 {
+			delete(kd.bySum, sum)
+		} else {
+			kd.bySum[sum] = refs
+		}
 	}
 }
 
 // claim is one record of a batch that is taken for the retry of one in doubt.
 type claim struct {
-	d *doubt
-	i int // which record of d; −1 for none
+	d *doubt // nil for none
+	i int    // which record of d
 }
 
 // claim looks for the records of a batch among those in doubt for key, and
-// marks what it finds. It returns nil when there is nothing.
+// marks what it finds as claimed by the session. It returns nil when there is
+// nothing.
 //
-// A record is claimed in the order of the doubts, once. Its content has to be
-// equal. So has its timestamp, except where the whole of a doubt comes again,
-// in order, and its client had no answer: some clients stamp every attempt
-// anew. Equal records that are not a retry are thus kept apart by their
-// timestamps, or by not being a whole unanswered batch.
-func (ds *doubts) claim(key doubtKey, batch []records.Digest) (claims []claim) {
+// A record is claimed once. Its content has to be equal. So has its timestamp,
+// except where the whole of a doubt comes again, in order, and its client had
+// no answer: some clients stamp every attempt anew. Equal records that are not
+// a retry are thus kept apart by their timestamps, or by not being a whole
+// unanswered batch.
+func (ds *doubts) claim(key doubtKey, by *session, batch []records.Digest) (claims []claim) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
-	all := ds.byKey[key]
-	if len(all) == 0 {
+	kd := ds.byKey[key]
+	if kd == nil {
 		return nil
 	}
-	found := false
 	claims = make([]claim, len(batch))
-	for i := range claims {
-		claims[i].i = -1
-	}
-	mark := func(at int, d *doubt, i int) {
-		d.taken[i] = true
-		claims[at] = claim{d, i}
+	found := false
+	mark := func(at int, c claim) {
+		c.d.claimed[c.i].by = by
+		claims[at] = c
 		found = true
 	}
-	for at := range batch {
-		if d, i := exact(all, batch[at]); d != nil {
-			mark(at, d, i)
+	for at, r := range batch {
+		for _, c := range kd.bySum[r.Sum] {
+			if c.d.records[c.i] == r && c.d.free(c.i) {
+				mark(at, c)
+				break
+			}
 		}
 	}
-	for _, d := range all {
+	for _, d := range kd.all {
 		if d.answered {
 			continue
 		}
 		if start, ok := wholeAgain(d, batch, claims); ok {
 			for i := range d.records {
-				mark(start+i, d, i)
+				mark(start+i, claim{d, i})
 			}
 		}
 	}
 	if !found {
 		return nil
 	}
-	ds.keep(key, all, func(d *doubt) bool {
-		for _, taken := range d.taken {
-			if !taken {
-				return true
-			}
-		}
-		return false
-	})
 	return claims
-}
-
-// exact finds an unclaimed record with the same content and timestamp.
-func exact(all []*doubt, r records.Digest) (*doubt, int) {
-	for _, d := range all {
-		for i := range d.records {
-			if !d.taken[i] && d.records[i] == r {
-				return d, i
-			}
-		}
-	}
-	return nil, -1
 }
 
 // wholeAgain says where in the batch all of d's records come again in order,
 // whatever their timestamps.
 func wholeAgain(d *doubt, batch []records.Digest, claims []claim) (start int, ok bool) {
-	for _, taken := range d.taken {
-		if taken {
+	for i := range d.records {
+		if !d.free(i) {
 			return 0, false
 		}
 	}
@@ -187,22 +213,30 @@ next:
 	return 0, false
 }
 
-// unclaim gives claimed records back: their retry was not answered.
-func (ds *doubts) unclaim(key doubtKey, claims []claim) {
+// unclaim gives a session's claims back: the client may not have its answer.
+func (ds *doubts) unclaim(by *session, claims []claim) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	for _, c := range claims {
-		if c.d == nil {
-			continue
+		if c.d != nil && c.d.claimed[c.i].by == by {
+			c.d.claimed[c.i].by = nil
 		}
-		c.d.taken[c.i] = false
-		held := false
-		for _, d := range ds.byKey[key] {
-			held = held || d == c.d
+	}
+}
+
+// learnt says that the client has the answer to a session's claims: it will not
+// send those records again.
+func (ds *doubts) learnt(key doubtKey, by *session, claims []claim) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	for _, c := range claims {
+		if c.d != nil && c.d.claimed[c.i].by == by {
+			c.d.claimed[c.i] = claimState{learnt: true}
 		}
-		if !held {
-			ds.byKey[key] = append(ds.byKey[key], c.d)
-			ds.n.Add(1)
-		}
+	}
+	if ds.byKey[key] != nil {
+		ds.drop(key, func(d *doubt) bool {
+			return !slices.ContainsFunc(d.claimed, func(c claimState) bool { return !c.learnt })
+		})
 	}
 }

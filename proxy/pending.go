@@ -52,7 +52,7 @@ type batch struct {
 	// Of batches that came without a producer id:
 	st      stamped // its stamp
 	partial bool    // it is the rest of a batch of which some records were stored
-	claimed bool    // all its records were a retry: answered with offset
+	claims  []claim // records of it that were a retry of stored ones
 	stored  bool    // fateSettled: the broker has it, at offset
 	offset  int64
 	doubt   *doubt // the client may not learn the outcome

@@ -100,8 +100,7 @@ func (s *session) refuseUnstamped(h *wire.RequestHeader, err error) error {
 	}
 	p := s.newPending(h)
 	s.refuseAll(p, codeRequestTimedOut)
-	s.answerLocally(p)
-	return nil
+	return s.answerLocally(p)
 }
 
 // raiseAcks sees to it that an idempotent batch is acknowledged by all in-sync
@@ -175,7 +174,7 @@ func (s *session) submitAll(p *pending) (dedup.Kind, *dedup.Batch) {
 		part := &req.Partitions[i]
 		preset := s.presetAt(i)
 		if preset != nil && preset.own {
-			p.batches = append(p.batches, batch{fate: fateLocal, answer: preset.answer, claimed: preset.claimed, offset: preset.answer.BaseOffset})
+			p.batches = append(p.batches, batch{fate: fateLocal, answer: preset.answer, claims: preset.claims})
 			continue
 		}
 		if !trackable(part) {
@@ -201,7 +200,7 @@ func (s *session) submitAll(p *pending) (dedup.Kind, *dedup.Batch) {
 		case dedup.Forward:
 			b := batch{fate: fateForwarded, shard: shard, ticket: v.Ticket}
 			if preset != nil {
-				b.st, b.partial = preset.st, preset.partial
+				b.st, b.partial, b.claims = preset.st, preset.partial, preset.claims
 			}
 			p.batches = append(p.batches, b)
 		case dedup.Wait, dedup.Verify:
@@ -275,22 +274,22 @@ func (s *session) dispatch(p *pending) error {
 	s.proxy.stats.Forwarded.Add(uint64(len(req.Partitions) - local))
 	switch local {
 	case 0:
-		return s.forwardProduce(p, p.request)
+		return s.enqueue(p, p.request)
 	case len(req.Partitions):
-		s.answerLocally(p)
+		return s.answerLocally(p)
 	default:
 		keep := func(i int) bool { return p.batches[i].fate != fateLocal }
 		p.split = req.AppendSplit(append(p.split[:0], 0, 0, 0, 0), p.request[lengthPrefix:], keep)
 		setLength(p.split)
 		p.sent = p.split
-		return s.forwardProduce(p, p.sent)
+		return s.enqueue(p, p.sent)
 	}
-	return nil
 }
 
-// forwardProduce is forward for a Produce request, unless its client has come
-// back on another connection and sends it again there.
-func (s *session) forwardProduce(p *pending, frame []byte) error {
+// enqueue puts p in the queue of answers, and frame, if any, in that of the
+// upstream, unless the client has come back on another connection and sends the
+// request again there.
+func (s *session) enqueue(p *pending, frame []byte) error {
 	s.mu.Lock()
 	if s.doubtsRegistered && p.stampedBatches() {
 		s.mu.Unlock()
@@ -300,7 +299,9 @@ func (s *session) forwardProduce(p *pending, frame []byte) error {
 		return errAbandoned
 	}
 	s.pending.push(p)
-	s.unsent = appendSegment(s.unsent, frame)
+	if frame != nil {
+		s.unsent = appendSegment(s.unsent, frame)
+	}
 	s.mu.Unlock()
 	return nil
 }
@@ -317,16 +318,14 @@ func (s *session) count(a *wire.PartitionAnswer, size int) {
 
 // answerLocally queues the whole answer to p; it is written when its turn
 // comes.
-func (s *session) answerLocally(p *pending) {
+func (s *session) answerLocally(p *pending) error {
 	p.reply = replyLocal
 	if !p.silent {
 		p.answer = s.produce.AppendResponse(append(p.answer[:0], 0, 0, 0, 0), func(i int) wire.PartitionAnswer { return p.batches[i].answer })
 		setLength(p.answer)
 	}
-	s.mu.Lock()
-	s.pending.push(p)
-	s.mu.Unlock()
 	s.localReady = true
+	return s.enqueue(p, nil)
 }
 
 func setLength(frame []byte) {

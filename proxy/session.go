@@ -70,6 +70,7 @@ type session struct {
 
 	identity         *identity  // stamps this session's batches; nil before the first
 	answers          []*pending // stamped requests that were answered lately
+	answersBytes     int        // what they take
 	doubtsRegistered bool
 	knownAs          string // name, for other goroutines
 
@@ -154,7 +155,7 @@ func (s *session) tearDown() {
 		s.abandon(p)
 		s.letGo(p)
 	}
-	s.forgetAnswers(0, 0, 0)
+	s.forgetAnswers(0, -1, 0)
 	if s.identity != nil {
 		s.proxy.identities.put(s.identity)
 	}

@@ -13,46 +13,68 @@ import (
 // What a client could have missed when its connection ended: everything
 // unanswered, and the last few answers, which may have been lost on the way.
 const (
-	rememberedAnswers = 5
-	rememberedBytes   = 1 << 20
+	rememberedAnswers = 5       // always
+	rememberedBytes   = 1 << 20 // more, while they take no more than this
 	rememberedFor     = 5 * time.Second
 	unreadFor         = time.Second // what a reset may have left unread
 )
 
-// remember keeps an answered request of stamped batches for a while; the
-// answer goroutine calls it. It takes p over.
-func (s *session) remember(p *pending) {
+// remember keeps an answered request of stamped batches for a while, and says
+// whether it did. mu is held: a request is always either in the queue or
+// remembered when the doubts are registered.
+func (s *session) remember(p *pending) bool {
+	if !s.proxy.cfg.Stamp || p.silent || p.request == nil || !p.stampedBatches() {
+		return false
+	}
 	if p.cost > 0 {
 		s.proxy.budget.Release(p.cost)
 		p.cost = 0
 	}
 	p.since = s.proxy.now()
-	s.mu.Lock()
 	s.answers = append(s.answers, p)
-	s.mu.Unlock()
-	s.forgetAnswers(rememberedAnswers, rememberedBytes, 0)
+	s.answersBytes += len(p.request)
+	return true
 }
 
-// forgetAnswers lets go of remembered answers but the newest count of at most
-// size bytes, and of those that came before since.
+// forgetAnswers lets go of the oldest remembered answers while there are more
+// than count and they take more than size bytes, and of those from before
+// since.
 func (s *session) forgetAnswers(count, size int, since int64) {
-	var gone []*pending
-	s.mu.Lock()
-	for len(s.answers) > 0 {
-		total := 0
-		for _, p := range s.answers {
-			total += len(p.request)
+	for {
+		s.mu.Lock()
+		if len(s.answers) == 0 {
+			s.mu.Unlock()
+			return
 		}
-		if oldest := s.answers[0]; len(s.answers) > count || total > size && len(s.answers) > 1 || oldest.since < since {
-			gone = append(gone, oldest)
-			s.answers = s.answers[1:]
+		oldest := s.answers[0]
+		if (len(s.answers) <= count || s.answersBytes <= size) && oldest.since >= since {
+			s.mu.Unlock()
+			return
+		}
+		s.answers[0] = nil
+		s.answers = s.answers[1:]
+		s.answersBytes -= len(oldest.request)
+		learnt := !s.doubtsRegistered
+		s.mu.Unlock()
+		if learnt {
+			s.learnt(oldest)
+		}
+		s.letGo(oldest)
+	}
+}
+
+// learnt says that the client has had its answer to p: its connection went on
+// for long enough.
+func (s *session) learnt(p *pending) {
+	var req wire.Produce
+	for i := range p.batches {
+		if p.batches[i].claims == nil {
 			continue
 		}
-		break
-	}
-	s.mu.Unlock()
-	for _, p := range gone {
-		s.letGo(p)
+		if req.Partitions == nil && req.Peek(p.request[lengthPrefix:]) != nil {
+			return
+		}
+		s.proxy.doubts.learnt(s.doubtKeyOf(&req.Partitions[i]), s, p.batches[i].claims)
 	}
 }
 
@@ -60,7 +82,7 @@ func (s *session) forgetAnswers(count, size int, since int64) {
 // retry of a stamped one.
 func (p *pending) stampedBatches() bool {
 	for i := range p.batches {
-		if p.batches[i].st.identity != nil || p.batches[i].claimed {
+		if p.batches[i].st.identity != nil || p.batches[i].claims != nil {
 			return true
 		}
 	}
@@ -99,7 +121,11 @@ func (s *session) registerPending(p *pending, answered bool) {
 	}
 	for i := range p.batches {
 		b := &p.batches[i]
-		if b.st.identity == nil && !b.claimed || b.doubt != nil || b.fate == fateSettled && !b.stored {
+		if b.claims != nil {
+			// The retry may come once more.
+			s.proxy.doubts.unclaim(s, b.claims)
+		}
+		if b.st.identity == nil || b.doubt != nil || b.fate == fateSettled && !b.stored {
 			continue
 		}
 		d := s.newDoubt(&req, p, i, answered)
@@ -107,10 +133,7 @@ func (s *session) registerPending(p *pending, answered bool) {
 			continue
 		}
 		b.doubt = d
-		switch {
-		case b.claimed:
-			d.settle(true, b.offset)
-		case b.fate != fateForwarded:
+		if b.fate != fateForwarded {
 			d.settle(b.stored, b.offset)
 		}
 	}
@@ -125,7 +148,7 @@ func (s *session) newDoubt(req *wire.Produce, p *pending, i int, answered bool) 
 		return nil
 	}
 	d := &doubt{
-		records: decoded.Digests(s.proxy.doubts.seed), taken: make([]bool, decoded.Len()),
+		records: decoded.Digests(s.proxy.doubts.seed), claimed: make([]claimState, decoded.Len()),
 		born: time.Now(), answered: answered, settled: make(chan struct{}), offset: unknownOffset,
 	}
 	s.proxy.doubts.add(s.doubtKeyOf(part), d)

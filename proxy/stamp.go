@@ -43,6 +43,7 @@ func (s *session) stampAll(frame []byte) ([]byte, error) {
 	}
 	frame, err := s.leaveOutStored(frame)
 	if err != nil {
+		s.unstamp()
 		return nil, err
 	}
 	for i := range req.Partitions {
@@ -108,13 +109,18 @@ func (s *session) setIdentity(id *identity) {
 	s.identity = id
 }
 
-// unstamp gives the places of batches back that will not be sent, the newest
-// first.
+// unstamp takes back what stampAll did for a request that will not go on: the
+// places of its batches, the newest first, and the records that it claimed.
 func (s *session) unstamp() {
 	for i := len(s.preset) - 1; i >= 0; i-- {
-		if b := &s.preset[i]; b.st.identity != nil {
+		b := &s.preset[i]
+		if b.st.identity != nil {
 			b.st.giveBack()
 			b.st = stamped{}
+		}
+		if b.claims != nil {
+			s.proxy.doubts.unclaim(s, b.claims)
+			b.claims = nil
 		}
 	}
 }
@@ -133,26 +139,23 @@ func (s *session) leaveOutStored(frame []byte) ([]byte, error) {
 		s.proxy.registerDeadSiblings(s)
 	}
 	ds := s.proxy.doubts
-	if ds.n.Load() == 0 {
-		return frame, nil
-	}
 	req := &s.produce
-	replaced := make(map[int][]byte)
+	var replaced map[int][]byte
 	for i := range req.Partitions {
 		part := &req.Partitions[i]
-		if !stampable(part) {
+		if !stampable(part) || !ds.about(s.doubtKeyOf(part)) {
 			continue
 		}
 		decoded, err := records.Decode(frame[lengthPrefix+part.Start : lengthPrefix+part.End])
 		if err != nil {
 			continue // the broker will say what is wrong with it
 		}
-		claims := ds.claim(s.doubtKeyOf(part), decoded.Digests(ds.seed))
+		claims := ds.claim(s.doubtKeyOf(part), s, decoded.Digests(ds.seed))
 		if claims == nil {
 			continue
 		}
 		if err := s.awaitOutcome(claims); err != nil {
-			ds.unclaim(s.doubtKeyOf(part), claims)
+			s.preset[i].claims = claims
 			return nil, err
 		}
 		rest, err := s.answerClaims(i, decoded, claims)
@@ -160,6 +163,9 @@ func (s *session) leaveOutStored(frame []byte) ([]byte, error) {
 			return nil, err
 		}
 		if rest != nil {
+			if replaced == nil {
+				replaced = make(map[int][]byte)
+			}
 			replaced[i] = rest
 		}
 	}
@@ -206,13 +212,14 @@ func (s *session) answerClaims(i int, decoded *records.Batch, claims []claim) (r
 		}
 	}
 	b := &s.preset[i]
+	b.claims = claims
 	s.proxy.stats.RecordsLeftOut.Add(uint64(stored))
 	switch stored {
 	case 0:
+		b.claims = nil
 		return nil, nil
 	case len(claims):
 		b.reword(codeNone)
-		b.claimed = true
 		b.answer.BaseOffset = contiguousOffset(claims)
 		return nil, nil
 	}

@@ -167,3 +167,17 @@ func TestGivenUpBatchIsResolved(t *testing.T) {
 	expect(t, "retry", retry.produce(produceRequest(9, 1, plain(0, "ab", 9))), []answerOf{{0, 0, 0}})
 	expect(t, "log end", retry.end(0), 2)
 }
+
+// The answer to a retry that was partly new is lost as well: everything in it
+// is known when it comes a third time.
+func TestPartialRetryComesAgain(t *testing.T) {
+	r := newRig(t)
+	c := r.dial(t)
+	c.produce(produceRequest(9, 1, plain(0, "ab", 7)))
+	for range 3 {
+		c.conn.Close()
+		c = r.dial(t)
+		expect(t, "error", c.produce(produceRequest(9, 1, plain(0, "abc", 7)))[0].code, 0)
+		expect(t, "log end", c.end(0), 3)
+	}
+}
