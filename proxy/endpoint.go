@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"sync/atomic"
+
+	"github.com/oncegate/oncegate/upstream"
 )
 
 // endpoint is what a listener stands for: one broker, or the bootstrap
@@ -43,6 +45,16 @@ func (e *endpoint) String() string {
 
 // dial connects to the broker.
 func (e *endpoint) dial(ctx context.Context) (net.Conn, error) {
+	conn, err := e.dialAny(ctx)
+	if limited, ok := conn.(*upstream.Session); ok {
+		// When the session's time is over the broker closes the connection on
+		// the next request (KIP-368), which is then sent again over a new one.
+		return limited.Conn, err
+	}
+	return conn, err
+}
+
+func (e *endpoint) dialAny(ctx context.Context) (net.Conn, error) {
 	if e.node >= 0 {
 		return e.proxy.cfg.Dialer.Dial(ctx, *e.addr.Load())
 	}

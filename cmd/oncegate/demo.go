@@ -79,7 +79,8 @@ func printResult(w io.Writer, r *demo.Result) {
 	row := func(name string, c demo.Count, answered any) {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%v\t\n", name, c.Acked, c.AcksLost, c.Stored, c.Duplicates, c.Lost, answered)
 	}
-	row("without Oncegate", r.Without, "–")
-	row("with Oncegate", r.With.Count, fmt.Sprintf("%d batches", r.With.AnsweredByOncegate))
+	row("without Oncegate, idempotence off", r.Without, "–")
+	row("with Oncegate, idempotence on", r.With.Count, fmt.Sprintf("%d batches", r.With.AnsweredByOncegate))
+	row("with Oncegate, idempotence off", r.Stamped.Count, fmt.Sprintf("%d records", r.Stamped.LeftOutByOncegate))
 	t.Flush()
 }

@@ -24,6 +24,7 @@ func TestDemoJSON(t *testing.T) {
 	}
 	for scenario, names := range map[string]string{
 		"without": "acked acks_lost stored duplicates lost",
+		"stamped": "acked acks_lost stored duplicates lost left_out_by_oncegate",
 		"with":    "acked acks_lost stored duplicates lost answered_by_oncegate",
 	} {
 		for name := range strings.FieldsSeq(names) {
@@ -32,10 +33,10 @@ func TestDemoJSON(t *testing.T) {
 			}
 		}
 	}
-	if r["without"]["duplicates"] == 0 || r["with"]["duplicates"] != 0 || r["with"]["lost"] != 0 {
+	if r["without"]["duplicates"] == 0 || r["with"]["duplicates"] != 0 || r["with"]["lost"] != 0 || r["stamped"]["duplicates"] != 0 || r["stamped"]["lost"] != 0 {
 		t.Errorf("the demo shows the wrong thing:\n%s", &stdout)
 	}
-	if got := strings.Count(stderr.String(), "\n"); got != 2 {
+	if got := strings.Count(stderr.String(), "\n"); got != 3 {
 		t.Errorf("progress is\n%s", &stderr)
 	}
 }

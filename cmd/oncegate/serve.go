@@ -43,6 +43,9 @@ func runServe(ctx context.Context, stderr io.Writer) int {
 // serve runs the whole of Oncegate: topology, listeners, admin server.
 func serve(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	up := upstreamConfig(cfg, log)
+	if err := up.Check(); err != nil {
+		return err
+	}
 	dialer := upstream.NewDialer(up)
 	cluster := upstream.NewCluster(up, dialer)
 	p, err := proxy.Start(proxyConfig(cfg, dialer, cluster, log))
@@ -88,16 +91,6 @@ func serve(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 		log.Info("drained")
 	}
 	return err
-}
-
-func upstreamConfig(cfg *config.Config, log *zap.Logger) upstream.Config {
-	return upstream.Config{
-		Brokers:         cfg.UpstreamBrokers,
-		ClientID:        "oncegate",
-		DialTimeout:     cfg.UpstreamDialTimeout,
-		RefreshInterval: cfg.UpstreamRefresh,
-		Log:             log,
-	}
 }
 
 func proxyConfig(cfg *config.Config, dialer *upstream.Dialer, cluster *upstream.Cluster, log *zap.Logger) proxy.Config {

@@ -34,6 +34,11 @@ type Result struct {
 		Count
 		AnsweredByOncegate int `json:"answered_by_oncegate"` // batches
 	} `json:"with"`
+	// Stamped is with Oncegate and idempotence off.
+	Stamped struct {
+		Count
+		LeftOutByOncegate int `json:"left_out_by_oncegate"` // records of retries
+	} `json:"stamped"`
 }
 
 // Demo is an embedded broker with an Oncegate in front of it.
@@ -47,12 +52,13 @@ type Demo struct {
 const (
 	directTopic = "payments-direct"
 	gateTopic   = "payments-oncegate"
+	stampTopic  = "payments-stamped"
 	payments    = 1000
 )
 
 // Start starts the broker and Oncegate, both on free loopback ports.
 func Start() (*Demo, error) {
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, directTopic, gateTopic), kfake.AllowAutoTopicCreation())
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, directTopic, gateTopic, stampTopic), kfake.AllowAutoTopicCreation())
 	if err != nil {
 		return nil, fmt.Errorf("the embedded broker can't start: %w", err)
 	}
@@ -69,7 +75,7 @@ func Start() (*Demo, error) {
 		Dialer: dialer, Cluster: cluster, Bootstrap: up.Brokers,
 		Listen: "127.0.0.1:0", BrokerBase: port, BrokerCount: 1,
 		MaxFrame: 100 << 20, MemoryBudget: 256 << 20, FrameTimeout: 30 * time.Second, GiveUp: 25 * time.Second,
-		Dedup: dedup.Options{}, Idle: 5 * time.Minute, RaiseAcks: true, Log: up.Log,
+		Dedup: dedup.Options{}, Idle: 5 * time.Minute, RaiseAcks: true, Stamp: true, InDoubtTTL: 10 * time.Minute, Log: up.Log,
 	})
 	if err != nil {
 		broker.Close()
@@ -119,8 +125,9 @@ func freePort() (int, error) {
 // and acknowledgements lost.
 type Progress func(scenario string, acked, total, lost int)
 
-// Run sends payments twice over a network that loses acknowledgements: to the
-// broker with idempotence off, and through Oncegate with it on.
+// Run sends payments three times over a network that loses acknowledgements: to
+// the broker with idempotence off, through Oncegate with it on, and through
+// Oncegate with it off.
 func (d *Demo) Run(ctx context.Context, progress Progress) (r Result, err error) {
 	r.Without, err = d.scenario(ctx, "without Oncegate, idempotence off", d.Broker(), directTopic, false, progress)
 	if err != nil {
@@ -129,6 +136,11 @@ func (d *Demo) Run(ctx context.Context, progress Progress) (r Result, err error)
 	before := d.proxy.Stats().Duplicates.Load()
 	r.With.Count, err = d.scenario(ctx, "through Oncegate, idempotence on", d.Oncegate(), gateTopic, true, progress)
 	r.With.AnsweredByOncegate = int(d.proxy.Stats().Duplicates.Load() - before)
+	if err != nil {
+		return r, err
+	}
+	r.Stamped.Count, err = d.scenario(ctx, "through Oncegate, idempotence off", d.Oncegate(), stampTopic, false, progress)
+	r.Stamped.LeftOutByOncegate = int(d.proxy.Stats().RecordsLeftOut.Load())
 	return r, err
 }
 
