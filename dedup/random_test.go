@@ -19,6 +19,7 @@ func TestRandomWalks(t *testing.T) {
 		w := newWorld(rapid.IntRange(1, 3).Draw(t, "clients"), rapid.IntRange(3, 12).Draw(t, "batches"), 1000, rapid.IntRange(1, 3).Draw(t, "records"), rapid.IntRange(1, MaxInFlight).Draw(t, "pipeline"))
 		w.cuts, w.faults = rapid.IntRange(0, 12).Draw(t, "cuts"), rapid.IntRange(0, 12).Draw(t, "faults")
 		w.restarts, w.evicts = rapid.IntRange(0, 3).Draw(t, "restarts"), rapid.IntRange(0, 5).Draw(t, "evictions")
+		w.reboots = rapid.IntRange(0, 2).Draw(t, "reboots")
 		if rapid.Bool().Draw(t, "cold") {
 			w.useCold()
 		}
@@ -29,7 +30,7 @@ func TestRandomWalks(t *testing.T) {
 				break
 			}
 			if step == 600 { // from here on nothing goes wrong any more
-				w.cuts, w.faults, w.restarts, w.evicts = 0, 0, 0, 0
+				w.cuts, w.faults, w.restarts, w.evicts, w.reboots = 0, 0, 0, 0, 0
 				continue
 			}
 			if step > 600 && w.onlyHopelessLeft() {

@@ -21,6 +21,7 @@ type world struct {
 	faults   int     // broker errors left
 	cold     map[Key]Snapshot
 	evicts   int // left
+	reboots  int // of the broker, left
 	bug      bug
 	pipeline int
 }
@@ -144,6 +145,9 @@ func (w *world) actions() (all []action) {
 	// A producer is idle only when nothing of its is on the way.
 	if w.evicts > 0 && !slices.ContainsFunc(w.links, func(l *link) bool { return len(l.in) > 0 && !l.dead }) {
 		all = append(all, action{"idle windows are evicted", func(w *world) { w.evicts--; w.table.Sweep(1, 1000) }})
+	}
+	if w.reboots > 0 {
+		all = append(all, action{"the broker restarts", func(w *world) { w.reboots--; w.broker.restart() }})
 	}
 	return all
 }
@@ -412,7 +416,7 @@ func (w *world) clone() *world {
 // key tells states apart. Tickets count by their order only.
 func (w *world) key() string {
 	var b strings.Builder
-	fmt.Fprint(&b, w.restarts, w.cuts, w.faults, w.evicts, w.strays, w.broker.log)
+	fmt.Fprint(&b, w.restarts, w.cuts, w.faults, w.evicts, w.reboots, w.strays, w.broker.log)
 	for _, s := range w.broker.producers {
 		fmt.Fprint(&b, len(s.batches))
 	}
