@@ -85,6 +85,7 @@ func produceFranz(ctx context.Context, w workload) error {
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
 		kgo.MetadataMinAge(50 * time.Millisecond),
 		kgo.ProduceRequestTimeout(requestTimeout), kgo.RequestTimeoutOverhead(time.Second),
+		kgo.AlwaysRetryEOF(), // a kill amid a handshake is no sign of a wrong configuration
 	}
 	if !w.idempotent {
 		opts = append(opts, kgo.DisableIdempotentWrite(), kgo.MaxProduceRequestsInflightPerBroker(5))
