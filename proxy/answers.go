@@ -55,6 +55,7 @@ func (s *session) answersFrom(f *frames) error {
 		if err != nil {
 			return err
 		}
+		s.resumed = 0
 		if s.drained() {
 			return errDrained
 		}

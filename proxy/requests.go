@@ -181,6 +181,11 @@ func (s *session) flushUpstream() {
 	if s.up == nil {
 		if err := s.connect(); err != nil {
 			s.log.Warn("no connection to the upstream broker; closed the client's", zap.Error(err))
+			// A reset, as from a broker that is down: some clients take an
+			// orderly end before the first answer for a wrong configuration.
+			if tcp, ok := s.client.(*net.TCPConn); ok {
+				tcp.SetLinger(0)
+			}
 			s.kill()
 			return
 		}

@@ -38,8 +38,8 @@ func (s *session) resume(cause error) bool {
 	}
 	s.log.Info("the upstream connection broke; sending its unanswered requests again", zap.Error(cause))
 	s.proxy.stats.Reconnects.Add(1)
-	for attempt := 0; ; attempt++ {
-		if !s.pause(attempt, deadline) {
+	for ; ; s.resumed++ {
+		if !s.pause(s.resumed, deadline) {
 			s.proxy.stats.GaveUp.Add(1)
 			s.log.Warn("gave up on unanswered requests; the client gets a retriable error", zap.Duration("after", s.proxy.cfg.GiveUp))
 			s.answerAll(codeRequestTimedOut)
@@ -51,6 +51,7 @@ func (s *session) resume(cause error) bool {
 		switch {
 		case err == nil:
 			if err = s.sendAgain(up); err == nil {
+				s.resumed++ // until the broker answers, this has not mended anything
 				return true
 			}
 			up.Close()
@@ -59,7 +60,7 @@ func (s *session) resume(cause error) bool {
 			s.answerAll(codeNotLeader)
 			return false
 		}
-		s.log.Debug("sending again failed", zap.Int("attempt", attempt), zap.Error(err))
+		s.log.Debug("sending again failed", zap.Int("attempt", s.resumed), zap.Error(err))
 	}
 }
 

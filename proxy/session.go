@@ -46,6 +46,7 @@ type session struct {
 	verifyID    [16]byte // or by id
 
 	// Used by the answer goroutine only.
+	resumed  int // how often the upstream connection was mended since its last answer
 	asked    wire.Produce
 	answered wire.ProduceResponse
 
