@@ -3,7 +3,7 @@
 
 GO ?= go
 
-.PHONY: build test lint unit demo differential modelcheck fuzz
+.PHONY: build test lint unit demo differential modelcheck stamp fuzz
 
 build: ## the binary, in bin/
 	$(GO) build -trimpath -o bin/oncegate ./cmd/oncegate
@@ -29,6 +29,9 @@ differential: ## random histories into real Kafka and through Oncegate, answer b
 
 modelcheck: ## every state of a small world of the dedup core, and the planted bugs
 	$(GO) test ./dedup -count=1 -v -timeout 60m -run 'TestModelCheck' -full
+
+stamp: ## producers without a producer id, of five client libraries, on real Kafka
+	$(GO) test ./test/e2e -count=1 -v -timeout 60m -run TestPlainProducers -clients
 
 FUZZTIME ?= 60s
 fuzz: ## every parser, FUZZTIME each

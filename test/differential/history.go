@@ -133,17 +133,3 @@ func drawOp(t *rapid.T, producers []producer) op {
 	}
 	return fresh()
 }
-
-// batches are those that a history sends, for counting.
-func (h history) batches() int {
-	n := 0
-	for _, o := range h {
-		if o.kind != restart && o.kind != evict {
-			n++
-			if o.next != nil || o.kind == lose {
-				n++
-			}
-		}
-	}
-	return n
-}
