@@ -1,10 +1,6 @@
 package wire
 
-import (
-	"encoding/binary"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
-)
+import "github.com/twmb/franz-go/pkg/kmsg"
 
 // Address is where a broker says that it can be reached.
 type Address struct {
@@ -13,7 +9,8 @@ type Address struct {
 	Port int32
 }
 
-// Rewrite returns what a client is to be told instead of an address.
+// Rewrite returns what a client is to be told instead of an address, whose host
+// aliases the frame: it is valid during the call only.
 type Rewrite func(Address) (host string, port int32)
 
 // addressed lists the responses that carry broker addresses. One that is not
@@ -44,12 +41,13 @@ var addressed = map[kmsg.Key]struct {
 	}},
 	kmsg.FindCoordinator: {0, "Host, Port; Coordinators from v4", func(r kmsg.Response, to Rewrite) {
 		f := r.(*kmsg.FindCoordinatorResponse)
-		// Without a coordinator there is no address: node −1, empty host.
-		if f.Version < 4 && f.NodeID >= 0 {
+		// Without a coordinator there is no address: node −1, empty host. A
+		// host is rewritten whatever the node is said to be.
+		if f.Host != "" {
 			f.Host, f.Port = to(Address{f.NodeID, f.Host, f.Port})
 		}
 		for i := range f.Coordinators {
-			if c := &f.Coordinators[i]; c.NodeID >= 0 {
+			if c := &f.Coordinators[i]; c.Host != "" {
 				c.Host, c.Port = to(Address{c.NodeID, c.Host, c.Port})
 			}
 		}
@@ -89,15 +87,17 @@ func CarriesAddresses(key, version int16) bool {
 }
 
 // RewriteAddresses returns the response frame with every broker address
-// replaced. Unknown tagged fields survive.
+// replaced. Unknown tagged fields survive, those of the header included. Where
+// this kind of response carries no addresses it returns the frame itself.
 func RewriteAddresses(key, version int16, frame []byte, to Rewrite) ([]byte, error) {
 	if !CarriesAddresses(key, version) {
 		return frame, nil
 	}
-	r, err := DecodeResponse(key, version, frame)
+	r, body, err := decodeResponse(key, version, frame)
 	if err != nil {
 		return nil, err
 	}
 	addressed[kmsg.Key(key)].apply(r, to)
-	return AppendResponse(make([]byte, 0, len(frame)+64), int32(binary.BigEndian.Uint32(frame)), r), nil
+	out := append(make([]byte, 0, len(frame)+64), frame[:body]...)
+	return r.AppendTo(out), nil
 }

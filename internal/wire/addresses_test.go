@@ -1,7 +1,8 @@
 package wire
 
 import (
-	"fmt"
+	"bytes"
+	"encoding/binary"
 	"reflect"
 	"strings"
 	"testing"
@@ -18,8 +19,10 @@ var notBrokers = map[string]string{
 	"StreamsGroupDescribe.Groups.Members.ClientHost":   "a group member's host",
 	"StreamsGroupDescribe.Groups.Members.UserEndpoint": "an application's endpoint",
 	"StreamsGroupHeartbeat.PartitionsByUserEndpoint":   "an application's endpoint",
+	"StreamsGroupHeartbeat.EndpointInformationEpoch":   "a counter",
 	"DescribeACLs.Resources.ACLs.Host":                 "the host that a rule is for",
 	"DeleteACLs.Results.MatchingACLs.Host":             "the host that a rule is for",
+	"DescribeCluster.EndpointType":                     "brokers or controllers",
 	"Vote.":                                            "between controllers only",
 	"BeginQuorumEpoch.":                                "between controllers only",
 	"EndQuorumEpoch.":                                  "between controllers only",
@@ -27,186 +30,249 @@ var notBrokers = map[string]string{
 	"UpdateRaftVoter.":                                 "to controllers only",
 }
 
-// Every host and port in any response that kmsg knows is either rewritten or
-// listed above with the reason why not.
+func excused(path string) bool {
+	for prefix := range notBrokers {
+		if strings.HasPrefix(path, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// Every field of any response that kmsg knows whose name or type speaks of an
+// address is either rewritten or listed above with the reason why not.
 func TestNoAddressIsForgotten(t *testing.T) {
 	found := make(map[kmsg.Key]bool)
+	var all []string
 	for key := range int16(kmsg.MaxKey + 1) {
 		r := kmsg.ResponseForKey(key)
 		if r == nil {
 			continue
 		}
-		name := strings.ReplaceAll(kmsg.NameForKey(key), " ", "")
-		for _, path := range hostFields(reflect.TypeOf(r).Elem(), name) {
-			if _, ok := addressed[kmsg.Key(key)]; ok {
+		for _, path := range addressFields(reflect.TypeOf(r).Elem(), nameOf(key)) {
+			all = append(all, path)
+			switch _, ok := addressed[kmsg.Key(key)]; {
+			case excused(path):
+			case ok:
 				found[kmsg.Key(key)] = true
-				continue
-			}
-			listed := false
-			for prefix := range notBrokers {
-				listed = listed || strings.HasPrefix(path, prefix)
-			}
-			if !listed {
+			default:
 				t.Errorf("%s looks like a broker's address and is not rewritten", path)
 			}
 		}
 	}
 	for key := range addressed {
 		if !found[key] {
-			t.Errorf("%s is in the table and carries no address", kmsg.NameForKey(int16(key)))
+			t.Errorf("%s is in the table and carries no address", nameOf(int16(key)))
+		}
+	}
+	for prefix := range notBrokers {
+		used := false
+		for _, path := range all {
+			used = used || strings.HasPrefix(path, prefix)
+		}
+		if !used {
+			t.Errorf("%s excuses nothing", prefix)
 		}
 	}
 }
 
-// hostFields returns the paths of all fields whose name speaks of a host, a
-// port or an endpoint.
-func hostFields(t reflect.Type, path string) (all []string) {
+func nameOf(key int16) string { return strings.ReplaceAll(kmsg.NameForKey(key), " ", "") }
+
+// speaksOfAddress says whether a field of this name may be a part of an
+// address.
+func speaksOfAddress(field string) bool {
+	lower := strings.ToLower(field)
+	for _, word := range []string{"host", "address", "endpoint", "listener", "url", "server"} {
+		if strings.Contains(lower, word) {
+			return true
+		}
+	}
+	return lower == "port" || strings.HasSuffix(field, "Port")
+}
+
+// addressFields returns the paths of all fields that may be a part of an
+// address.
+func addressFields(t reflect.Type, path string) (all []string) {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return hostFields(t.Elem(), path)
+		return addressFields(t.Elem(), path)
 	case reflect.Struct:
 	default:
 		return nil
 	}
 	for i := range t.NumField() {
 		f := t.Field(i)
-		if !f.IsExported() {
+		if !f.IsExported() || f.Type == reflect.TypeFor[kmsg.Tags]() {
 			continue
 		}
 		at := path + "." + f.Name
-		lower := strings.ToLower(f.Name)
-		if (strings.Contains(lower, "host") || lower == "port" || strings.Contains(lower, "address")) && f.Type.Kind() != reflect.Struct {
+		inside := addressFields(f.Type, at)
+		if speaksOfAddress(f.Name) && len(inside) == 0 {
 			all = append(all, at)
 		}
-		all = append(all, hostFields(f.Type, at)...)
+		all = append(all, inside...)
 	}
 	return all
 }
 
-// Every version of every response in the table is rewritten: no original
-// address is left in its bytes.
-func TestAddressesAreRewritten(t *testing.T) {
-	const secret = "broker-internal.example"
-	for key, a := range addressed {
-		for version := a.from; version <= kmsg.ResponseForKey(int16(key)).MaxVersion(); version++ {
-			r := kmsg.ResponseForKey(int16(key))
-			r.SetVersion(version)
-			fill(reflect.ValueOf(r).Elem(), secret)
-			frame := AppendResponse(nil, 7, r)
-			if !strings.Contains(string(frame), secret) {
-				t.Fatalf("%s v%d: the test puts no address in", kmsg.NameForKey(int16(key)), version)
-			}
-			out, err := RewriteAddresses(int16(key), version, frame, func(Address) (string, int32) { return "127.0.0.1", 9093 })
-			if err != nil {
-				t.Fatalf("%s v%d: %v", kmsg.NameForKey(int16(key)), version, err)
-			}
-			if strings.Contains(string(out), secret) {
-				t.Errorf("%s v%d: an address is left", kmsg.NameForKey(int16(key)), version)
-			}
-			if id, _ := ResponseCorrelationID(out); id != 7 {
-				t.Errorf("%s v%d: correlation id %d", kmsg.NameForKey(int16(key)), version, id)
-			}
-			if _, err := DecodeResponse(int16(key), version, out); err != nil {
-				t.Errorf("%s v%d: %v", kmsg.NameForKey(int16(key)), version, err)
-			}
+const (
+	brokerHost = "broker-internal.example"
+	brokerPort = 0x5eedbeef
+	unknownTag = "an unknown tagged field"
+)
+
+// filledResponse is a response in which every array has one element, every
+// string that speaks of an address is brokerHost, every port is brokerPort, and
+// every part that may have one has an unknown tagged field.
+func filledResponse(key, version int16) []byte {
+	r := kmsg.ResponseForKey(key)
+	r.SetVersion(version)
+	fill(reflect.ValueOf(r).Elem(), nameOf(key))
+	r.SetVersion(version)
+	// kmsg writes a tagged field in every flexible version; brokers do so from
+	// the version that defined it (KIP-951).
+	switch r := r.(type) {
+	case *kmsg.ProduceResponse:
+		if version < 10 {
+			r.Brokers = nil
+		}
+	case *kmsg.FetchResponse:
+		if version < 16 {
+			r.Brokers = nil
 		}
 	}
+	frame := binary.BigEndian.AppendUint32(nil, 7)
+	if flexibleHeader(r) {
+		frame = append(frame, 1, 99, byte(len(unknownTag)))
+		frame = append(frame, unknownTag...)
+	}
+	return r.AppendTo(frame)
 }
 
-// fill puts one element in every array and host into every Host.
-func fill(v reflect.Value, host string) {
+func fill(v reflect.Value, path string) {
+	if tags, ok := v.Addr().Interface().(*kmsg.Tags); ok {
+		tags.Set(4242, []byte(unknownTag))
+		return
+	}
 	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), path)
 	case reflect.Slice:
-		if v.Type().Elem().Kind() == reflect.Struct {
-			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-			fill(v.Index(0), host)
-		}
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), path)
 	case reflect.Struct:
 		for i := range v.NumField() {
-			f := v.Type().Field(i)
+			if f := v.Type().Field(i); f.IsExported() {
+				fill(v.Field(i), path+"."+f.Name)
+			}
+		}
+	case reflect.String:
+		if field := path[strings.LastIndexByte(path, '.')+1:]; speaksOfAddress(field) && !excused(path) {
+			v.SetString(brokerHost)
+		}
+	case reflect.Int32:
+		if strings.HasSuffix(path, ".Port") && !excused(path) {
+			v.SetInt(brokerPort)
+		}
+	}
+}
+
+// In no version of any response is a broker's address left: those that are not
+// in the table have none in their bytes, and in all others none is left once
+// they are rewritten. Everything else in them stays.
+func TestEveryVersionIsRewritten(t *testing.T) {
+	port := binary.BigEndian.AppendUint32(nil, brokerPort)
+	rewritten := 0
+	for key := range int16(kmsg.MaxKey + 1) {
+		if !KnownKey(key) {
+			continue
+		}
+		for version := range apis[key].max + 1 {
+			frame := filledResponse(key, version)
+			has := bytes.Contains(frame, []byte(brokerHost))
+			if has != CarriesAddresses(key, version) {
+				t.Errorf("%s v%d: has an address: %v; the table says %v", nameOf(key), version, has, !has)
+			}
+			out, err := RewriteAddresses(key, version, frame, func(a Address) (string, int32) {
+				if a.Host != brokerHost || a.Port != brokerPort {
+					t.Errorf("%s v%d: %+v is to be rewritten", nameOf(key), version, a)
+				}
+				return "127.0.0.1", 9093
+			})
 			switch {
-			case !f.IsExported() || f.Name == "Version":
-			case f.Name == "Host" && f.Type.Kind() == reflect.String:
-				v.Field(i).SetString(host)
-			default:
-				fill(v.Field(i), host)
+			case err != nil:
+				t.Errorf("%s v%d: %v", nameOf(key), version, err)
+				continue
+			case !has:
+				if !bytes.Equal(out, frame) {
+					t.Errorf("%s v%d has no address and is changed", nameOf(key), version)
+				}
+				continue
+			}
+			rewritten++
+			if bytes.Contains(out, []byte(brokerHost)) || bytes.Contains(out, port) {
+				t.Errorf("%s v%d: an address is left", nameOf(key), version)
+			}
+			tags := bytes.Count(frame, []byte(unknownTag))
+			if key == int16(kmsg.DescribeQuorum) {
+				tags-- // of the listener, which is left out
+			}
+			if got := bytes.Count(out, []byte(unknownTag)); got != tags {
+				t.Errorf("%s v%d: %d of %d unknown tagged fields are left", nameOf(key), version, got, tags)
+			}
+			// Rewritten back, the response is what it was.
+			back, err := RewriteAddresses(key, version, out, func(Address) (string, int32) { return brokerHost, brokerPort })
+			if err != nil || key != int16(kmsg.DescribeQuorum) && !bytes.Equal(back, frame) {
+				t.Errorf("%s v%d: %v\n%x\nwant\n%x", nameOf(key), version, err, back, frame)
+			}
+		}
+	}
+	if rewritten < 30 {
+		t.Errorf("only %d kinds of response were rewritten", rewritten)
+	}
+}
+
+// A coordinator that is not there keeps its empty address; an address is
+// rewritten even where the broker's id says that nobody is there.
+func TestMissingCoordinator(t *testing.T) {
+	for version := range apis[kmsg.FindCoordinator].max + 1 {
+		for _, host := range []string{"", brokerHost} {
+			r := kmsg.NewPtrFindCoordinatorResponse()
+			r.Version, r.ErrorCode, r.NodeID, r.Host, r.Port = version, 15, -1, host, -1
+			c := kmsg.NewFindCoordinatorResponseCoordinator()
+			c.ErrorCode, c.NodeID, c.Host, c.Port = 15, -1, host, -1
+			r.Coordinators = append(r.Coordinators, c)
+			frame := AppendResponse(nil, 1, r)
+			out, err := RewriteAddresses(int16(kmsg.FindCoordinator), version, frame, func(Address) (string, int32) { return "rewritten", 1 })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if host == "" && !bytes.Equal(out, frame) {
+				t.Errorf("v%d: a missing coordinator got an address", version)
+			}
+			if host != "" && (!bytes.Contains(out, []byte("rewritten")) || bytes.Contains(out, []byte(host))) {
+				t.Errorf("v%d: an address is left", version)
 			}
 		}
 	}
 }
 
-// A coordinator that is not there keeps its empty address.
-func TestMissingCoordinatorStaysEmpty(t *testing.T) {
-	for version := range int16(7) {
-		r := kmsg.NewPtrFindCoordinatorResponse()
-		r.Version, r.NodeID, r.Port = version, -1, -1
-		c := kmsg.NewFindCoordinatorResponseCoordinator()
-		c.NodeID, c.Port = -1, -1
-		r.Coordinators = append(r.Coordinators, c)
-		out, err := RewriteAddresses(10, version, AppendResponse(nil, 1, r), func(a Address) (string, int32) { return fmt.Sprint("got ", a), 1 })
-		if err != nil {
-			t.Fatal(err)
+// What can't be read is an error, never passed on with its addresses.
+func TestUnreadableResponses(t *testing.T) {
+	never := func(Address) (string, int32) { return "", 0 }
+	for key, a := range addressed {
+		if out, err := RewriteAddresses(int16(key), apis[key].max+1, make([]byte, 200), never); err == nil {
+			t.Errorf("a future version of %s passes as %x", nameOf(int16(key)), out)
 		}
-		if strings.Contains(string(out), "got ") {
-			t.Errorf("v%d: a missing coordinator got an address", version)
-		}
-	}
-}
-
-func TestIntersectApiVersions(t *testing.T) {
-	for version := range int16(6) {
-		r := kmsg.NewPtrApiVersionsResponse()
-		r.Version = version
-		for _, k := range []struct{ key, min, max int16 }{{0, 0, 99}, {1, 4, 18}, {3, 0, 99}, {18, 0, 5}, {22, 0, 99}, {999, 3, 77}, {71, 0, 50}} {
-			a := kmsg.NewApiVersionsResponseApiKey()
-			a.ApiKey, a.MinVersion, a.MaxVersion = k.key, k.min, k.max
-			r.ApiKeys = append(r.ApiKeys, a)
-		}
-		out, err := IntersectApiVersions(version, AppendResponse(nil, 9, r))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := DecodeResponse(18, version, out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := map[int16][2]int16{0: {0, 13}, 1: {4, 15}, 3: {0, apis[3].max}, 18: {0, 5}, 22: {0, apis[22].max}, 999: {3, 77}, 71: {0, 50}}
-		for _, k := range got.(*kmsg.ApiVersionsResponse).ApiKeys {
-			if w := want[k.ApiKey]; k.MinVersion != w[0] || k.MaxVersion != w[1] {
-				t.Errorf("v%d: key %d is %d–%d, want %v", version, k.ApiKey, k.MinVersion, k.MaxVersion, w)
+		frame := filledResponse(int16(key), a.from)
+		for _, n := range []int{0, 3, 4, len(frame) / 2} {
+			if out, err := RewriteAddresses(int16(key), a.from, frame[:n:n], never); err == nil {
+				t.Errorf("%s v%d, %d bytes of %d, passes as %x", nameOf(int16(key)), a.from, n, len(frame), out)
 			}
 		}
 	}
-}
-
-// The answer to an unknown version of ApiVersions comes in format 0.
-func TestApiVersionsFallback(t *testing.T) {
-	r := kmsg.NewPtrApiVersionsResponse()
-	r.ErrorCode = 35
-	a := kmsg.NewApiVersionsResponseApiKey()
-	a.ApiKey, a.MaxVersion = 18, 4
-	r.ApiKeys = append(r.ApiKeys, a)
-	frame := AppendResponse(nil, 9, r)
-	out, err := IntersectApiVersions(77, frame)
-	if err != nil || &out[0] != &frame[0] {
-		t.Fatalf("%x, %v", out, err)
-	}
-}
-
-// The table names each api once and says what becomes of it.
-func TestProtocolTable(t *testing.T) {
-	byKey := make(map[int16]APIKey)
-	for _, k := range Protocol() {
-		byKey[k.Key] = k
-	}
-	for key, want := range map[int16]string{0: "deduplicated", 1: "streamed", 3: "rewritten", 8: "passed", 10: "rewritten", 22: "read", 71: "passed"} {
-		if got := byKey[key].Handling; got != want {
-			t.Errorf("%s is %s, want %s", byKey[key].Name, got, want)
-		}
-	}
-	for key := range addressed {
-		if k := byKey[int16(key)]; k.Addresses == "" && int16(key) != 1 {
-			t.Errorf("%s: no addresses named", k.Name)
-		}
+	if _, err := ResponseCorrelationID(make([]byte, 3)); err != ErrTruncated {
+		t.Errorf("a correlation id of 3 bytes: %v", err)
 	}
 }

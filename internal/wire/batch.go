@@ -78,7 +78,7 @@ const (
 	BatchOldMagic               // a message set of magic 0 or 1
 	BatchBadMagic               // a magic that does not exist
 	BatchMany                   // more bytes than one batch: two or more batches
-	BatchBadCount               // a negative or impossible last offset delta
+	BatchBadCount               // a record count that is not the last offset delta + 1
 )
 
 func (p BatchProblem) String() string {
@@ -138,7 +138,7 @@ func PeekBatch(b []byte) (BatchHeader, BatchProblem) {
 		return h, BatchTruncated
 	case size < int64(len(b)):
 		return h, BatchMany
-	case h.LastOffsetDelta < 0 || h.RecordCount != h.LastOffsetDelta+1:
+	case h.LastOffsetDelta < 0 || int64(h.RecordCount) != int64(h.LastOffsetDelta)+1:
 		return h, BatchBadCount
 	}
 	return h, BatchOK

@@ -17,16 +17,18 @@ type RequestHeader struct {
 	Key, Version  int16
 	CorrelationID int32
 	ClientID      []byte // nil when null; aliases the frame
-	Len           int    // bytes that the header takes: the body starts here
+	// Len is the bytes that the header takes: the body starts here. It is −1
+	// where the api key or the version is unknown.
+	Len int
 }
 
 // ErrShortHeader says that a frame ends within its request header.
 var ErrShortHeader = errors.New("the frame ends within its request header")
 
-// ParseRequestHeader reads the header of a request. Of a request with an
-// unknown api key, or with a version beyond those known, only the fields up to
-// the client id are read and Len is where they end: whether tagged fields
-// follow can't be told.
+// ParseRequestHeader reads the header of a request. Of one with an unknown api
+// key or version only key, version and correlation id are sure, since every
+// header has begun with them; the client id is read where one seems to be
+// there. Such a request passes, so what follows is never an error.
 func ParseRequestHeader(frame []byte) (RequestHeader, error) {
 	if len(frame) < MinFrame {
 		return RequestHeader{}, ErrShortHeader
@@ -38,11 +40,15 @@ func ParseRequestHeader(frame []byte) (RequestHeader, error) {
 		return h, nil
 	}
 	h.ClientID = r.string(false)
+	if !known(h.Key, h.Version) {
+		h.Len = -1
+		return h, nil
+	}
 	if Flexible(h.Key, h.Version) {
 		r.tags(noTag)
 	}
 	h.Len = r.at
-	if r.bad {
+	if r.fault != nil {
 		return h, fmt.Errorf("%w (api key %d, version %d)", ErrShortHeader, h.Key, h.Version)
 	}
 	return h, nil
@@ -77,12 +83,12 @@ type api struct {
 // KnownKey says whether the codec knows the api key.
 func KnownKey(key int16) bool { return key >= 0 && int(key) < len(apis) && apis[key].known }
 
+func known(key, version int16) bool {
+	return KnownKey(key) && version >= 0 && version <= apis[key].max
+}
+
 // Flexible says whether this version of the api uses tagged fields and compact
-// lengths. It is false for unknown keys and versions.
+// lengths (KIP-482). It is false for unknown keys and versions.
 func Flexible(key, version int16) bool {
-	if !KnownKey(key) {
-		return false
-	}
-	a := &apis[key]
-	return a.flexibleFrom >= 0 && version >= a.flexibleFrom && version <= a.max
+	return known(key, version) && apis[key].flexibleFrom >= 0 && version >= apis[key].flexibleFrom
 }

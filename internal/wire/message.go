@@ -23,11 +23,17 @@ func ResponseCorrelationID(frame []byte) (int32, error) {
 }
 
 // DecodeResponse decodes a response frame, its header included. What it returns
-// aliases the frame.
+// aliases the frame, strings too: clone what outlives it.
 func DecodeResponse(key, version int16, frame []byte) (kmsg.Response, error) {
-	r := kmsg.ResponseForKey(key)
+	r, _, err := decodeResponse(key, version, frame)
+	return r, err
+}
+
+// decodeResponse also returns where the body begins.
+func decodeResponse(key, version int16, frame []byte) (r kmsg.Response, body int, err error) {
+	r = kmsg.ResponseForKey(key)
 	if r == nil || version < 0 || version > r.MaxVersion() {
-		return nil, fmt.Errorf("%s version %d is unknown to this build", kmsg.NameForKey(key), version)
+		return nil, 0, fmt.Errorf("%s version %d (api key %d) is unknown to this build", kmsg.NameForKey(key), version, key)
 	}
 	r.SetVersion(version)
 	h := reader{b: frame}
@@ -35,13 +41,13 @@ func DecodeResponse(key, version int16, frame []byte) (kmsg.Response, error) {
 	if flexibleHeader(r) {
 		h.tags(noTag)
 	}
-	if h.bad {
-		return nil, ErrTruncated
+	if h.fault != nil {
+		return nil, 0, fmt.Errorf("%s version %d: the response header: %w", kmsg.NameForKey(key), version, h.fault)
 	}
 	if err := readFrom(r, frame[h.at:]); err != nil {
-		return nil, fmt.Errorf("%s version %d: %w", kmsg.NameForKey(key), version, err)
+		return nil, 0, fmt.Errorf("%s version %d: %w", kmsg.NameForKey(key), version, err)
 	}
-	return r, nil
+	return r, h.at, nil
 }
 
 // readFrom decodes without copying strings and bytes where kmsg offers that.
@@ -61,7 +67,8 @@ func AppendResponse(dst []byte, correlationID int32, r kmsg.Response) []byte {
 	return r.AppendTo(dst)
 }
 
-// AppendRequest appends a request frame.
+// AppendRequest appends a request frame with a header of version 1 or 2; the
+// client id may be 32767 bytes long.
 func AppendRequest(dst []byte, correlationID int32, clientID string, r kmsg.Request) []byte {
 	dst = binary.BigEndian.AppendUint16(dst, uint16(r.Key()))
 	dst = binary.BigEndian.AppendUint16(dst, uint16(r.GetVersion()))

@@ -2,406 +2,263 @@ package wire
 
 import (
 	"bytes"
-	"fmt"
-	"hash/crc32"
-	"reflect"
+	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
 )
 
-// drawProduce draws a Produce request of any version that is read in place.
-func drawProduce(t *rapid.T) *kmsg.ProduceRequest {
-	req := kmsg.NewPtrProduceRequest()
-	req.Version = rapid.Int16Range(MinProduce, MaxProduce).Draw(t, "version")
-	req.Acks = rapid.SampledFrom([]int16{-1, 0, 1}).Draw(t, "acks")
-	req.TimeoutMillis = rapid.Int32().Draw(t, "timeout")
-	if rapid.Bool().Draw(t, "transactional") {
-		id := rapid.StringN(0, 10, 20).Draw(t, "transactional id")
-		req.TransactionID = &id
-	}
-	for ti := range rapid.IntRange(0, 4).Draw(t, "topics") {
-		topic := kmsg.NewProduceRequestTopic()
-		topic.Topic = fmt.Sprintf("topic-%d", ti)
-		topic.TopicID = [16]byte{byte(ti + 1)}
-		for pi := range rapid.IntRange(0, 4).Draw(t, "partitions") {
-			part := kmsg.NewProduceRequestTopicPartition()
-			part.Partition = int32(pi * 3)
-			part.Records = drawRecords(t)
-			topic.Partitions = append(topic.Partitions, part)
-			if req.Version >= 9 && rapid.Bool().Draw(t, "tagged") {
-				topic.Partitions[pi].UnknownTags.Set(77, []byte("p"))
-			}
-		}
-		if req.Version >= 9 && rapid.Bool().Draw(t, "tagged") {
-			topic.UnknownTags.Set(78, []byte("topic"))
-		}
-		req.Topics = append(req.Topics, topic)
-	}
-	if req.Version >= 9 && rapid.Bool().Draw(t, "tagged") {
-		req.UnknownTags.Set(79, []byte("request"))
-	}
-	return req
-}
-
-func drawRecords(t *rapid.T) []byte {
-	switch rapid.IntRange(0, 3).Draw(t, "records") {
-	case 0:
-		return nil
-	case 1:
-		return rapid.SliceOfN(rapid.Byte(), 1, 90).Draw(t, "junk")
-	}
-	return soundBatch(rapid.Int64Range(-1, 9).Draw(t, "pid"), rapid.Int32Range(0, 1<<31-1).Draw(t, "sequence"), rapid.Int32Range(1, 5).Draw(t, "count"))
-}
-
-func soundBatch(pid int64, sequence, count int32) []byte {
-	b := kmsg.RecordBatch{Magic: 2, LastOffsetDelta: count - 1, ProducerID: pid, FirstSequence: sequence, NumRecords: count, Records: bytes.Repeat([]byte{1}, int(count))}
-	b.Length = int32(len(b.AppendTo(nil)) - 12)
-	out := b.AppendTo(nil)
-	StampBatch(out, pid, 0, sequence)
-	return out
-}
-
-func encodeRequest(req kmsg.Request) []byte { return AppendRequest(nil, 42, "client", req) }
-
 // What Peek sees is what kmsg sees.
 func TestPeekAgreesWithKmsg(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		req := drawProduce(t)
-		frame := encodeRequest(req)
+	forEachProduce(t, func(t *rapid.T, version int16) {
+		frame := drawFrame(t, drawProduce(t, version))
 		var p Produce
 		if err := p.Peek(frame); err != nil {
 			t.Fatal(err)
 		}
-		if p.Header.CorrelationID != 42 || string(p.Header.ClientID) != "client" || p.Acks != req.Acks || p.TimeoutMillis != req.TimeoutMillis {
-			t.Fatalf("%+v", p)
-		}
-		if (p.TransactionalID == nil) != (req.TransactionID == nil) {
-			t.Fatalf("transactional id %q", p.TransactionalID)
-		}
-		i := 0
-		for ti, topic := range req.Topics {
-			for _, part := range topic.Partitions {
-				got := &p.Partitions[i]
-				i++
-				if got.TopicIndex != ti || got.Index != part.Partition || !bytes.Equal(frame[got.Start:got.End], part.Records) {
-					t.Fatalf("partition %d: %+v", i, got)
-				}
-				if req.Version < 13 && string(got.Topic) != topic.Topic || req.Version >= 13 && got.TopicID != topic.TopicID {
-					t.Fatalf("topic of partition %d: %+v", i, got)
-				}
-			}
-		}
-		if i != len(p.Partitions) {
-			t.Fatalf("%d partitions, want %d", len(p.Partitions), i)
-		}
+		checkAgainstKmsg(t, &p, frame)
 	})
 }
 
-// A split keeps every field of the request and every byte of what it keeps; a
-// merged answer names every partition once, in the request's order.
-func TestSplitAndMerge(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		req := drawProduce(t)
-		frame := encodeRequest(req)
-		var p Produce
-		if err := p.Peek(frame); err != nil {
-			t.Fatal(err)
-		}
-		kept := make([]bool, len(p.Partitions))
-		for i := range kept {
-			kept[i] = rapid.Bool().Draw(t, "keep")
-		}
-		split := p.AppendSplit(nil, frame, func(i int) bool { return kept[i] })
-		checkSplit(t, req, kept, split)
-
-		upstream := answerTo(t, req, kept)
-		respFrame := AppendResponse(nil, 42, upstream)
-		var r ProduceResponse
-		if err := r.Peek(req.Version, respFrame); err != nil {
-			t.Fatal(err)
-		}
-		own := PartitionAnswer{ErrorCode: 0, BaseOffset: 1234, LogAppendTime: -1, LogStartOffset: -1}
-		merged := p.AppendMerged(nil, &r, respFrame, func(i int) (PartitionAnswer, bool) { return own, !kept[i] })
-		checkMerged(t, req, kept, upstream, merged)
-	})
-}
-
-func checkSplit(t *rapid.T, req *kmsg.ProduceRequest, kept []bool, split []byte) {
-	h, err := ParseRequestHeader(split)
-	if err != nil {
-		t.Fatal(err)
+// checkAgainstKmsg compares a view with what kmsg decodes of the same frame.
+func checkAgainstKmsg(t interface{ Fatalf(string, ...any) }, p *Produce, frame []byte) {
+	req := kmsg.NewPtrProduceRequest()
+	req.Version = p.Header.Version
+	if err := req.ReadFrom(frame[p.Header.Len:]); err != nil {
+		t.Fatalf("kmsg can't read what Peek can: %v", err)
 	}
-	got := kmsg.NewPtrProduceRequest()
-	got.Version = req.Version
-	if err := got.ReadFrom(split[h.Len:]); err != nil {
-		t.Fatal(err)
+	if p.Acks != req.Acks || p.TimeoutMillis != req.TimeoutMillis {
+		t.Fatalf("acks %d, timeout %d; kmsg has %d and %d", p.Acks, p.TimeoutMillis, req.Acks, req.TimeoutMillis)
 	}
-	want := *req
-	want.Topics = nil
-	i := 0
-	for _, topic := range req.Topics {
-		left := topic
-		left.Partitions = nil
-		for _, part := range topic.Partitions {
-			if kept[i] {
-				left.Partitions = append(left.Partitions, part)
-			}
-			i++
-		}
-		if len(left.Partitions) > 0 {
-			want.Topics = append(want.Topics, left)
-		}
-	}
-	if !bytes.Equal(got.AppendTo(nil), want.AppendTo(nil)) {
-		t.Fatalf("split to\n%+v\nwant\n%+v", got, want)
-	}
-}
-
-// answerTo answers the kept partitions as a broker would, topics in reverse.
-func answerTo(t *rapid.T, req *kmsg.ProduceRequest, kept []bool) *kmsg.ProduceResponse {
-	r := kmsg.NewPtrProduceResponse()
-	r.Version, r.ThrottleMillis = req.Version, rapid.Int32Range(0, 1000).Draw(t, "throttle")
-	i := 0
-	for _, topic := range req.Topics {
-		out := kmsg.NewProduceResponseTopic()
-		out.Topic, out.TopicID = topic.Topic, topic.TopicID
-		for _, part := range topic.Partitions {
-			if kept[i] {
-				answer := kmsg.NewProduceResponseTopicPartition()
-				answer.Partition, answer.BaseOffset = part.Partition, int64(1000+i)
-				answer.ErrorCode = rapid.SampledFrom([]int16{0, 6, 45}).Draw(t, "code")
-				if req.Version >= 8 && answer.ErrorCode != 0 {
-					text := "why"
-					answer.ErrorMessage = &text
-					e := kmsg.NewProduceResponseTopicPartitionErrorRecord()
-					e.RelativeOffset, e.ErrorMessage = 3, &text
-					answer.ErrorRecords = append(answer.ErrorRecords, e)
-				}
-				if req.Version >= 10 && answer.ErrorCode == 6 {
-					answer.CurrentLeader.LeaderID, answer.CurrentLeader.LeaderEpoch = 2, 9
-				}
-				out.Partitions = append(out.Partitions, answer)
-			}
-			i++
-		}
-		if len(out.Partitions) > 0 {
-			r.Topics = append([]kmsg.ProduceResponseTopic{out}, r.Topics...)
-		}
-	}
-	if req.Version >= 10 && rapid.Bool().Draw(t, "endpoints") {
-		b := kmsg.NewProduceResponseBroker()
-		b.NodeID, b.Host, b.Port = 2, "broker", 9092
-		r.Brokers = append(r.Brokers, b)
-	}
-	return r
-}
-
-func checkMerged(t *rapid.T, req *kmsg.ProduceRequest, kept []bool, upstream *kmsg.ProduceResponse, merged []byte) {
-	decoded, err := DecodeResponse(0, req.Version, merged)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := decoded.(*kmsg.ProduceResponse)
-	if got.ThrottleMillis != upstream.ThrottleMillis || !reflect.DeepEqual(got.Brokers, upstream.Brokers) {
-		t.Fatalf("throttle %d, endpoints %+v", got.ThrottleMillis, got.Brokers)
-	}
-	if len(got.Topics) != len(req.Topics) {
-		t.Fatalf("%d topics, want %d", len(got.Topics), len(req.Topics))
+	if (p.TransactionalID == nil) != (req.TransactionID == nil) || p.TransactionalID != nil && string(p.TransactionalID) != *req.TransactionID {
+		t.Fatalf("transactional id %q", p.TransactionalID)
 	}
 	i := 0
 	for ti, topic := range req.Topics {
-		if len(got.Topics[ti].Partitions) != len(topic.Partitions) {
-			t.Fatalf("topic %d: %d partitions, want %d", ti, len(got.Topics[ti].Partitions), len(topic.Partitions))
-		}
-		for pi, part := range topic.Partitions {
-			answer := got.Topics[ti].Partitions[pi]
-			switch {
-			case answer.Partition != part.Partition:
-				t.Fatalf("partition %d stands where %d was asked", answer.Partition, part.Partition)
-			case kept[i] && !reflect.DeepEqual(answer, find(upstream, topic, part.Partition)):
-				t.Fatalf("the upstream's answer became %+v", answer)
-			case !kept[i] && (answer.BaseOffset != 1234 || answer.ErrorCode != 0):
-				t.Fatalf("the own answer became %+v", answer)
+		for _, part := range topic.Partitions {
+			if i == len(p.Partitions) {
+				t.Fatalf("only %d partitions", i)
+			}
+			got := &p.Partitions[i]
+			if got.TopicIndex != ti || got.Index != part.Partition || !bytes.Equal(frame[got.Start:got.End], part.Records) {
+				t.Fatalf("partition %d: %+v", i, got)
+			}
+			if string(got.Topic) != topic.Topic || got.TopicID != topic.TopicID {
+				t.Fatalf("topic of partition %d: %+v", i, got)
+			}
+			if found := p.Find(got.Topic, got.TopicID, got.Index); found != i {
+				t.Fatalf("partition %d is found at %d", i, found)
 			}
 			i++
 		}
 	}
-}
-
-func find(r *kmsg.ProduceResponse, topic kmsg.ProduceRequestTopic, partition int32) kmsg.ProduceResponseTopicPartition {
-	for _, t := range r.Topics {
-		if r.Version < 13 && t.Topic != topic.Topic || r.Version >= 13 && t.TopicID != topic.TopicID {
-			continue
-		}
-		for _, p := range t.Partitions {
-			if p.Partition == partition {
-				return p
-			}
-		}
-	}
-	return kmsg.ProduceResponseTopicPartition{}
-}
-
-// A partition that nobody answered for is in doubt: never a success.
-func TestMergeOfAMissingAnswer(t *testing.T) {
-	req := kmsg.NewPtrProduceRequest()
-	req.Version = 9
-	topic := kmsg.NewProduceRequestTopic()
-	topic.Topic = "t"
-	topic.Partitions = append(topic.Partitions, kmsg.NewProduceRequestTopicPartition())
-	req.Topics = append(req.Topics, topic)
-	var p Produce
-	if err := p.Peek(encodeRequest(req)); err != nil {
-		t.Fatal(err)
-	}
-	empty := kmsg.NewPtrProduceResponse()
-	empty.Version = 9
-	frame := AppendResponse(nil, 42, empty)
-	var r ProduceResponse
-	if err := r.Peek(9, frame); err != nil {
-		t.Fatal(err)
-	}
-	merged, err := DecodeResponse(0, 9, p.AppendMerged(nil, &r, frame, func(int) (PartitionAnswer, bool) { return PartitionAnswer{}, false }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if code := merged.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode; code != 7 {
-		t.Errorf("error %d, want 7", code)
+	if i != len(p.Partitions) {
+		t.Fatalf("%d partitions, want %d", len(p.Partitions), i)
 	}
 }
 
-func TestDuplicatePartitionIsRefused(t *testing.T) {
-	for _, n := range []int32{1, 40} {
-		req := kmsg.NewPtrProduceRequest()
-		req.Version = 9
-		topic := kmsg.NewProduceRequestTopic()
-		topic.Topic = "t"
-		for i := range n {
-			part := kmsg.NewProduceRequestTopicPartition()
-			part.Partition = i
-			topic.Partitions = append(topic.Partitions, part)
-		}
-		topic.Partitions = append(topic.Partitions, topic.Partitions[0])
-		req.Topics = append(req.Topics, topic)
+// SetAcks changes the acks and nothing else.
+func TestSetAcks(t *testing.T) {
+	forEachProduce(t, func(t *rapid.T, version int16) {
+		req := drawProduce(t, version)
+		frame := drawFrame(t, req)
 		var p Produce
-		if err := p.Peek(encodeRequest(req)); err != ErrDuplicatePartition {
-			t.Errorf("%d partitions: %v", n, err)
-		}
-	}
-}
-
-// A stamp is what kmsg reads back, and its CRC is the one that an independent
-// computation gives.
-func TestStampBatch(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		b := soundBatch(-1, -1&(1<<31-1), rapid.Int32Range(1, 50).Draw(t, "count"))
-		pid, epoch := rapid.Int64().Draw(t, "pid"), rapid.Int16().Draw(t, "epoch")
-		sequence := rapid.Int32Range(0, 1<<31-1).Draw(t, "sequence")
-		StampBatch(b, pid, epoch, sequence)
-		var got kmsg.RecordBatch
-		if err := got.ReadFrom(b); err != nil {
+		if err := p.Peek(frame); err != nil {
 			t.Fatal(err)
 		}
-		if got.ProducerID != pid || got.ProducerEpoch != epoch || got.FirstSequence != sequence {
-			t.Fatalf("%+v", got)
-		}
-		want := crc32.Checksum(b[21:], crc32.MakeTable(crc32.Castagnoli))
-		if uint32(got.CRC) != want {
-			t.Fatalf("CRC %x, want %x", uint32(got.CRC), want)
+		p.SetAcks(frame, -1)
+		req.Acks = -1
+		if p.Acks != -1 || !bytes.Equal(frame[p.Header.Len:], req.AppendTo(nil)) {
+			t.Fatalf("acks %d, %x", p.Acks, frame)
 		}
 	})
 }
 
-func TestLastSequenceWraps(t *testing.T) {
-	for _, c := range []struct{ first, delta, last int32 }{{0, 0, 0}, {5, 4, 9}, {1<<31 - 1, 0, 1<<31 - 1}, {1<<31 - 1, 1, 0}, {1<<31 - 3, 9, 6}} {
-		h := BatchHeader{BaseSequence: c.first, LastOffsetDelta: c.delta}
-		if got := h.LastSequence(); got != c.last {
-			t.Errorf("%d + %d = %d, want %d", c.first, c.delta, got, c.last)
+// A frame that is cut off anywhere, or that has one byte too many, is an error.
+func TestTruncatedProduce(t *testing.T) {
+	for version := int16(MinProduce); version <= MaxProduce; version++ {
+		req := sampleRequest(version, 2, 2)
+		frame, answer := encodeRequest(req), AppendResponse(nil, 1, sampleResponse(req))
+		var p Produce
+		var r ProduceResponse
+		for n := range frame {
+			if p.Peek(frame[:n:n]) == nil {
+				t.Errorf("v%d: a request of %d bytes is read from %d", version, len(frame), n)
+			}
+		}
+		for n := range answer {
+			if r.Peek(version, answer[:n:n]) == nil {
+				t.Errorf("v%d: a response of %d bytes is read from %d", version, len(answer), n)
+			}
+		}
+		if p.Peek(append(frame, 0)) == nil || r.Peek(version, append(answer, 0)) == nil {
+			t.Errorf("v%d: a byte too many is not noticed", version)
 		}
 	}
 }
 
-// Each fault of a records field has its name.
-func TestBatchProblems(t *testing.T) {
-	sound := soundBatch(1, 0, 2)
-	edit := func(at int, b byte) []byte {
-		out := bytes.Clone(sound)
-		out[at] = b
-		return out
-	}
-	for _, c := range []struct {
-		b    []byte
-		want BatchProblem
-	}{
-		{sound, BatchOK}, {nil, BatchEmpty}, {sound[:10], BatchTruncated}, {sound[:40], BatchTruncated}, {sound[:len(sound)-1], BatchTruncated},
-		{edit(16, 1), BatchOldMagic}, {edit(16, 0), BatchOldMagic}, {edit(16, 3), BatchBadMagic},
-		{append(bytes.Clone(sound), sound...), BatchMany}, {edit(26, 5), BatchBadCount}, {edit(8, 0xff), BatchTruncated},
-	} {
-		if _, got := PeekBatch(c.b); got != c.want {
-			t.Errorf("%x: %v, want %v", c.b, got, c.want)
-		}
-	}
-}
-
-// The data path allocates nothing.
-func TestNoAllocations(t *testing.T) {
-	req := kmsg.NewPtrProduceRequest()
-	req.Version = 9
-	topic := kmsg.NewProduceRequestTopic()
-	topic.Topic = "t"
-	part := kmsg.NewProduceRequestTopicPartition()
-	part.Records = soundBatch(1, 0, 3)
-	topic.Partitions = append(topic.Partitions, part)
-	req.Topics = append(req.Topics, topic)
-	frame := encodeRequest(req)
-	resp := AppendResponse(nil, 1, answerAll(req))
+func TestOtherFramesAreRefused(t *testing.T) {
 	var p Produce
 	var r ProduceResponse
-	var sink RequestHeader
-	for name, f := range map[string]func(){
-		"ParseRequestHeader":   func() { sink, _ = ParseRequestHeader(frame) },
-		"Produce.Peek":         func() { p.Peek(frame) },
-		"ProduceResponse.Peek": func() { r.Peek(9, resp) },
-		"StampBatch":           func() { StampBatch(part.Records, 1, 2, 3) },
-	} {
-		if n := testing.AllocsPerRun(100, f); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
+	metadata := kmsg.NewPtrMetadataRequest()
+	if p.Peek(encodeRequest(metadata)) == nil {
+		t.Error("a Metadata request is taken for Produce")
+	}
+	for _, version := range []int16{-1, 0, 2, MaxProduce + 1, 1<<15 - 1} {
+		req := kmsg.NewPtrProduceRequest()
+		req.Version = version
+		if p.Peek(encodeRequest(req)) == nil || r.Peek(version, make([]byte, 64)) == nil {
+			t.Errorf("version %d is read", version)
 		}
 	}
-	_ = sink
 }
 
-func answerAll(req *kmsg.ProduceRequest) *kmsg.ProduceResponse {
-	r := kmsg.NewPtrProduceResponse()
-	r.Version = req.Version
-	for _, topic := range req.Topics {
-		out := kmsg.NewProduceResponseTopic()
-		out.Topic = topic.Topic
-		for range topic.Partitions {
-			out.Partitions = append(out.Partitions, kmsg.NewProduceResponseTopicPartition())
-		}
-		r.Topics = append(r.Topics, out)
-	}
-	return r
-}
-
-func BenchmarkPeek(b *testing.B) {
-	req := kmsg.NewPtrProduceRequest()
-	req.Version = 9
-	topic := kmsg.NewProduceRequestTopic()
-	topic.Topic = "t"
-	part := kmsg.NewProduceRequestTopicPartition()
-	part.Records = soundBatch(1, 0, 3)
-	topic.Partitions = append(topic.Partitions, part)
-	req.Topics = append(req.Topics, topic)
-	frame := encodeRequest(req)
+// Null stands for a topic's name or an array only where Kafka allows it.
+func TestNullFieldsAreRefused(t *testing.T) {
 	var p Produce
-	b.ReportAllocs()
-	for b.Loop() {
-		if p.Peek(frame) != nil {
-			b.Fatal("peek")
+	head := func(version int16) []byte {
+		req := kmsg.NewPtrProduceRequest()
+		req.Version = version
+		frame := encodeRequest(req)
+		if version >= produceFlexible {
+			return frame[:len(frame)-2] // the count of topics, and the tags
+		}
+		return frame[:len(frame)-4]
+	}
+	for name, frame := range map[string][]byte{
+		"v9 topics":     append(head(9), 0, 0),
+		"v9 name":       append(head(9), 2, 0, 1, 0, 0),
+		"v9 partitions": append(head(9), 2, 2, 't', 0, 0, 0),
+		"v3 topics":     append(head(3), 0xff, 0xff, 0xff, 0xff),
+		"v3 name":       append(head(3), 0, 0, 0, 1, 0xff, 0xff, 0, 0, 0, 0),
+		"v3 partitions": append(head(3), 0, 0, 0, 1, 0, 1, 't', 0xff, 0xff, 0xff, 0xff),
+	} {
+		if err := p.Peek(frame); err != ErrNull {
+			t.Errorf("%s: %v, want %v", name, err, ErrNull)
+		}
+	}
+	for name, frame := range map[string][]byte{"v9": append(head(9), 2, 1, 1, 0, 0), "v3": append(head(3), 0, 0, 0, 1, 0, 0, 0, 0, 0, 0)} {
+		if err := p.Peek(frame); err != nil {
+			t.Errorf("an empty topic of %s: %v", name, err)
+		}
+	}
+}
+
+// A length is not believed before its bytes are there: whatever a short frame
+// claims, reading it takes no memory to speak of and ends at once.
+func TestLyingLengths(t *testing.T) {
+	huge := []byte{0xff, 0xff, 0xff, 0xff, 0x0f} // 2³² − 1
+	for version := int16(MinProduce); version <= MaxProduce; version++ {
+		req := sampleRequest(version, 1, 1)
+		frame, answer := encodeRequest(req), AppendResponse(nil, 1, sampleResponse(req))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for at := range frame {
+			for _, lie := range [][]byte{huge, {0x7f, 0xff, 0xff, 0xff}, {0xff, 0xff, 0xff, 0xfe}, {0x80, 0x80, 0x80, 0x80, 0x80, 0x80}} {
+				var p Produce
+				p.Peek(overlay(frame, at, lie))
+				ParseRequestHeader(overlay(frame, at, lie))
+				if at < len(answer) {
+					var r ProduceResponse
+					r.Peek(version, overlay(answer, at, lie))
+				}
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if spent := after.TotalAlloc - before.TotalAlloc; spent > uint64(len(frame))*4*(8<<10) {
+			t.Errorf("v%d: %d bytes allocated", version, spent)
+		}
+	}
+}
+
+// overlay returns b with other bytes from at on.
+func overlay(b []byte, at int, with []byte) []byte {
+	out := bytes.Clone(b)
+	copy(out[at:], with)
+	return out
+}
+
+// Many partitions without records are refused, since a view takes far more
+// memory than they do; as many with records are not.
+func TestTooManyPartitions(t *testing.T) {
+	for version := int16(MinProduce); version <= MaxProduce; version++ {
+		var p Produce
+		full := sampleRequest(version, 3, 2000)
+		if err := p.Peek(encodeRequest(full)); err != nil || len(p.Partitions) != 6000 {
+			t.Errorf("v%d: %v", version, err)
+		}
+		empty := sampleRequest(version, 1, 2000)
+		for i := range empty.Topics[0].Partitions {
+			empty.Topics[0].Partitions[i].Records = nil
+		}
+		if err := p.Peek(encodeRequest(empty)); err != ErrTooManyPartitions {
+			t.Errorf("v%d, partitions without records: %v", version, err)
+		}
+		if err := p.Peek(encodeRequest(sampleRequest(version, 2000, 0))); err != ErrTooManyPartitions {
+			t.Errorf("v%d, topics without partitions: %v", version, err)
+		}
+	}
+}
+
+// The memory that one very large request took is given back.
+func TestLargeRequestsAreForgotten(t *testing.T) {
+	var p Produce
+	var r ProduceResponse
+	large, small := sampleRequest(9, 1, 3*keptPartitions), sampleRequest(9, 1, 2)
+	for _, req := range []*kmsg.ProduceRequest{large, small} {
+		if err := errors.Join(p.Peek(encodeRequest(req)), r.Peek(9, AppendResponse(nil, 1, sampleResponse(req)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if cap(p.Partitions) > keptPartitions || cap(p.byPartition) > keptPartitions || cap(r.Partitions) > keptPartitions {
+		t.Errorf("room for %d partitions, %d answers is kept", cap(p.Partitions), cap(r.Partitions))
+	}
+}
+
+// A partition that is named twice is found wherever it stands, and what only
+// looks alike is not.
+func TestDuplicatePartitionIsRefused(t *testing.T) {
+	for version := int16(MinProduce); version <= MaxProduce; version++ {
+		for _, n := range []int{1, 2, 40} {
+			var p Produce
+			twice := sampleRequest(version, 2, n)
+			topic := &twice.Topics[1]
+			topic.Partitions = append(topic.Partitions, topic.Partitions[0])
+			if err := p.Peek(encodeRequest(twice)); err != ErrDuplicatePartition {
+				t.Errorf("v%d, in one topic of %d partitions: %v", version, n, err)
+			}
+			apart := sampleRequest(version, 3, n)
+			apart.Topics[2].Topic, apart.Topics[2].TopicID = apart.Topics[0].Topic, apart.Topics[0].TopicID
+			if err := p.Peek(encodeRequest(apart)); err != ErrDuplicatePartition {
+				t.Errorf("v%d, in two entries of a topic of %d partitions: %v", version, n, err)
+			}
+			for i := range apart.Topics[2].Partitions {
+				apart.Topics[2].Partitions[i].Partition += int32(n)
+			}
+			if err := p.Peek(encodeRequest(apart)); err != nil {
+				t.Errorf("v%d, two entries of one topic: %v", version, err)
+			}
+		}
+	}
+}
+
+func TestFindNothing(t *testing.T) {
+	var p Produce
+	if got := p.Find([]byte("topic-0"), [16]byte{}, 0); got != -1 {
+		t.Errorf("found %d in nothing", got)
+	}
+	if err := p.Peek(encodeRequest(sampleRequest(9, 2, 3))); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		topic string
+		index int32
+		want  int
+	}{{"topic-1", 2, 5}, {"topic-1", 3, -1}, {"topic-1", -1, -1}, {"topic-2", 0, -1}, {"", 0, -1}} {
+		if got := p.Find([]byte(c.topic), [16]byte{}, c.index); got != c.want {
+			t.Errorf("%s/%d is found at %d, want %d", c.topic, c.index, got, c.want)
 		}
 	}
 }

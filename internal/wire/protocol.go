@@ -6,8 +6,9 @@ import "github.com/twmb/franz-go/pkg/kmsg"
 type APIKey struct {
 	Key       int16
 	Name      string
+	Min       int16  // the oldest version that is served, where the upstream does
 	Max       int16  // the newest version that clients are offered, or that is known
-	Handling  string // read, rewritten or passed
+	Handling  string // deduplicated, rewritten, read, streamed or passed
 	Addresses string // the response's fields that carry broker addresses
 }
 
@@ -26,7 +27,7 @@ func Protocol() []APIKey {
 		}
 		switch kmsg.Key(key) {
 		case kmsg.Produce:
-			line.Handling = "deduplicated"
+			line.Min, line.Handling = MinProduce, "deduplicated"
 		case kmsg.InitProducerID, kmsg.EndTxn:
 			line.Handling = "read"
 		case kmsg.Fetch:

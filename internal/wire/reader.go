@@ -5,30 +5,33 @@ import (
 	"errors"
 )
 
-// ErrTruncated says that a length in a frame points past its end, or that a
-// field is cut off.
-var ErrTruncated = errors.New("a field or a length points past the end of the frame")
+// What can be wrong with a frame.
+var (
+	ErrTruncated = errors.New("a field or a length points past the end of the frame")
+	ErrNull      = errors.New("a field that must not be null is null")
+	ErrVarint    = errors.New("a variable-length number takes more than 32 bits")
+)
 
 // reader walks a frame. The first fault sticks, later reads return zeros: a
 // caller reads straight through and checks once. No length is believed before
 // the bytes are known to be there.
 type reader struct {
-	b   []byte
-	at  int
-	bad bool
+	b     []byte
+	at    int
+	fault error
 }
 
-func (r *reader) err() error {
-	if r.bad {
-		return ErrTruncated
+// fail notes a fault and leaves nothing to read.
+func (r *reader) fail(fault error) {
+	if r.fault == nil {
+		r.fault = fault
 	}
-	return nil
+	r.at = len(r.b)
 }
 
 func (r *reader) take(n int) []byte {
 	if n < 0 || n > len(r.b)-r.at {
-		r.bad = true
-		r.at = len(r.b)
+		r.fail(ErrTruncated)
 		return nil
 	}
 	b := r.b[r.at : r.at+n : r.at+n]
@@ -66,9 +69,12 @@ func (r *reader) uvarint() uint32 {
 		return uint32(v)
 	}
 	v, n := binary.Uvarint(r.b[r.at:])
-	if n <= 0 || n > 5 || v > 1<<32-1 {
-		r.bad = true
-		r.at = len(r.b)
+	switch {
+	case n == 0:
+		r.fail(ErrTruncated)
+		return 0
+	case n < 0 || n > 5 || v > 1<<32-1:
+		r.fail(ErrVarint)
 		return 0
 	}
 	r.at += n
@@ -101,19 +107,34 @@ func (r *reader) bytes(flexible bool) []byte {
 	return r.nullable(n)
 }
 
+// nullable takes n bytes; −1 stands for null. Empty is not nil.
 func (r *reader) nullable(n int) []byte {
-	if n < -1 {
-		r.bad = true
-		return nil
-	}
-	if n == -1 || r.bad {
+	if n == -1 || r.fault != nil {
 		return nil
 	}
 	return r.take(n)
 }
 
+// name reads a string that must not be null.
+func (r *reader) name(flexible bool) []byte {
+	s := r.string(flexible)
+	if s == nil {
+		r.fail(ErrNull)
+	}
+	return s
+}
+
+// array reads the length of an array that must not be null; see count.
+func (r *reader) array(flexible bool, least int) int {
+	n := r.count(flexible, least)
+	if n < 0 {
+		r.fail(ErrNull)
+	}
+	return n
+}
+
 // count reads the length of an array whose elements take at least least bytes
-// each, so that a lying count ends here. Null counts as empty.
+// each, so that a lying count ends here. Null is −1.
 func (r *reader) count(flexible bool, least int) int {
 	var n int
 	if flexible {
@@ -121,17 +142,17 @@ func (r *reader) count(flexible bool, least int) int {
 	} else {
 		n = int(r.int32())
 	}
-	if n < -1 || n > (len(r.b)-r.at)/least {
-		r.bad = true
+	if r.fault != nil || n < -1 || n > (len(r.b)-r.at)/least {
+		r.fail(ErrTruncated)
 		return 0
 	}
-	return max(n, 0)
+	return n
 }
 
 // tags walks a section of tagged fields (KIP-482) and returns the value of tag
 // want, nil where it isn't there.
 func (r *reader) tags(want uint32) (value []byte) {
-	for n := r.uvarint(); n > 0 && !r.bad; n-- {
+	for n := r.uvarint(); n > 0 && r.fault == nil; n-- {
 		tag := r.uvarint()
 		v := r.take(int(r.uvarint()))
 		if tag == want {
