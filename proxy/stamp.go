@@ -35,8 +35,10 @@ func (s *session) stampAll(frame []byte) ([]byte, error) {
 	if !slices.ContainsFunc(req.Partitions, func(part wire.ProducePartition) bool { return stampable(&part) }) {
 		return frame, nil
 	}
-	if s.saslSeen {
-		return nil, s.noIdentity(fmt.Errorf("%w to clients that authenticate themselves: it would need credentials of its own", upstream.ErrNoProducerIDs))
+	// Before anything is changed: without an identity the request goes on as it
+	// came.
+	if err := s.haveIdentity(); err != nil {
+		return nil, err
 	}
 	for range req.Partitions {
 		s.preset = append(s.preset, batch{})
@@ -65,17 +67,8 @@ func (s *session) stamp(i int, b []byte) error {
 	part := &s.produce.Partitions[i]
 	key := laneKey{s.proxy.topics.handle(part.Topic, part.TopicID), part.Index}
 	for {
-		if s.identity == nil {
-			s.flush()
-			id, err := s.proxy.identities.take(s.proxy.cfg.Cluster.LeaseProducerID)
-			if err != nil {
-				return s.noIdentity(err)
-			}
-			s.setIdentity(id)
-		}
-		if s.identity.isSpoiled() {
-			s.setIdentity(nil)
-			continue
+		if err := s.haveIdentity(); err != nil {
+			return fmt.Errorf("another producer id is needed: %w", err)
 		}
 		st, ok := s.identity.take(key, b, &part.Batch)
 		if ok {
@@ -90,6 +83,23 @@ func (s *session) stamp(i int, b []byte) error {
 			return s.ctx.Err()
 		}
 	}
+}
+
+// haveIdentity sees to it that the session has an identity to stamp with.
+func (s *session) haveIdentity() error {
+	if s.identity != nil && !s.identity.isSpoiled() {
+		return nil
+	}
+	if s.saslSeen {
+		return s.noIdentity(fmt.Errorf("%w to clients that authenticate themselves: it would need credentials of its own", upstream.ErrNoProducerIDs))
+	}
+	s.flush()
+	id, err := s.proxy.identities.take(s.proxy.cfg.Cluster.LeaseProducerID)
+	if err != nil {
+		return s.noIdentity(err)
+	}
+	s.setIdentity(id)
+	return nil
 }
 
 func (s *session) noIdentity(err error) error {
