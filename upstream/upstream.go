@@ -71,7 +71,7 @@ func (c *Config) sarama() *sarama.Config {
 	cfg.Metadata.AllowAutoTopicCreation = false
 	cfg.Metadata.RefreshFrequency = 0
 	cfg.Metadata.Retry.Max = 1
-	cfg.Metadata.Retry.Backoff = 100 * time.Millisecond
+	cfg.Metadata.Retry.Backoff = 5 * time.Millisecond // the cluster itself tries on
 	cfg.Net.Proxy.Enable = true
 	return cfg
 }

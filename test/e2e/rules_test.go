@@ -359,3 +359,29 @@ func awaitISR(t *testing.T, c *kafka.Cluster, topic string, n int) {
 	}
 	t.Fatalf("not %d replicas in sync", n)
 }
+
+// After a restart Oncegate knows nothing, and the first batch is answered as
+// soon as the upstream has told its brokers: the time from the process's start
+// is printed.
+func TestFirstBatchAfterRestart(t *testing.T) {
+	c := newest.Get(t)
+	o := startOncegate(t, c.Bootstrap(), "127.0.0.1")
+	topic := newTopic(t, c)
+	leader := c.Leader(t, topic, 0)
+	conn := o.at(t, leader)
+	pid := newPID(t, conn)
+	for i := range int32(5) {
+		mustAnswer(t, "batch", produce(t, conn, one(topic, pid, i, "a")), raw.Answer{Offset: int64(i)})
+		o.Kill()
+		began := time.Now()
+		o.start(t)
+		ready := time.Since(began)
+		conn = o.at(t, leader)
+		asked := time.Now()
+		mustAnswer(t, "its retry after the restart", produce(t, conn, one(topic, pid, i, "a")), raw.Answer{Offset: int64(i)})
+		t.Logf("ready %v after the process was started, first batch answered within %v", ready.Round(time.Millisecond), time.Since(asked).Round(time.Millisecond))
+	}
+	if end := endOffset(t, c, topic); end != 5 {
+		t.Errorf("the log ends at %d, want 5", end)
+	}
+}
