@@ -76,7 +76,7 @@ func TestFranzTransactions(t *testing.T) {
 	const records = 1200
 	s := scenario{
 		cluster: newest.Get(t), clients: []string{"franz-go transactions"}, records: records, aborted: records / abortedOneIn,
-		near: lostAcks, far: lostAcks,
+		pace: 5 * time.Millisecond, near: lostAcks, far: lostAcks,
 	}
 	s.control(t)
 	s.through(t, "oncegate", nil)
@@ -90,7 +90,7 @@ func TestTransactionsV1(t *testing.T) {
 	useTransactionsV1(t, c)
 	for _, client := range []string{"transactions", "franz-go transactions"} {
 		t.Run(client, func(t *testing.T) {
-			s := scenario{cluster: c, clients: []string{client}, records: records, aborted: records / abortedOneIn, near: lostAcks, far: lostAcks}
+			s := scenario{cluster: c, clients: []string{client}, records: records, aborted: records / abortedOneIn, pace: 5 * time.Millisecond, near: lostAcks, far: lostAcks}
 			s.control(t)
 			s.through(t, "oncegate", nil)
 		})
