@@ -26,6 +26,18 @@ func offering(version, key, low, high int16) *kmsg.ApiVersionsResponse {
 	return r
 }
 
+// The header of an ApiVersions response has no tagged fields in any version: the
+// error code follows the correlation id.
+func TestApiVersionsHeader(t *testing.T) {
+	for version := range apis[kmsg.ApiVersions].max + 1 {
+		r := offering(version, 0, 0, 1)
+		r.ErrorCode = 0x1234
+		if frame := AppendResponse(nil, 9, r); string(frame[:6]) != "\x00\x00\x00\x09\x12\x34" {
+			t.Errorf("v%d: %x", version, frame)
+		}
+	}
+}
+
 func TestIntersectApiVersions(t *testing.T) {
 	last := func(key kmsg.Key) int16 { return apis[key].max }
 	for _, c := range []struct {

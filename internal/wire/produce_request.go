@@ -101,7 +101,7 @@ func (p *Produce) Peek(frame []byte) error {
 	p.Acks = r.int16()
 	p.TimeoutMillis = r.int32()
 	p.topicsAt = r.at
-	for n := r.array(flexible, leastTopic(flexible)); n > 0 && r.fault == nil; n-- {
+	for n := r.array(flexible); n > 0 && r.fault == nil; n-- {
 		p.peekTopic(&r, flexible)
 	}
 	p.end = r.at
@@ -125,14 +125,6 @@ func (p *Produce) reset() {
 	p.Partitions, p.topics = p.Partitions[:0], p.topics[:0]
 }
 
-// leastTopic is the least that a topic takes: an empty name and no partitions.
-func leastTopic(flexible bool) int {
-	if flexible {
-		return 3
-	}
-	return 6
-}
-
 func (p *Produce) peekTopic(r *reader, flexible bool) {
 	t := produceTopic{start: r.at, first: len(p.Partitions)}
 	if p.Header.Version >= produceTopicIDs {
@@ -142,7 +134,7 @@ func (p *Produce) peekTopic(r *reader, flexible bool) {
 	}
 	t.partitionsAt = r.at
 	most := fewPartitions + len(r.b)/leastPartition
-	for n := r.array(flexible, 6); n > 0 && r.fault == nil; n-- {
+	for n := r.array(flexible); n > 0 && r.fault == nil; n-- {
 		part := ProducePartition{Topic: t.name, TopicID: t.id, TopicIndex: len(p.topics), start: r.at}
 		part.Index = r.int32()
 		records := r.bytes(flexible)

@@ -49,7 +49,7 @@ func (p *ProduceResponse) Peek(version int16, frame []byte) error {
 		r.tags(noTag)
 	}
 	p.topicsAt = r.at
-	for n := r.count(flexible, leastTopic(flexible)); n > 0 && r.fault == nil; n-- {
+	for n := r.count(flexible); n > 0 && r.fault == nil; n-- {
 		p.peekTopic(&r, version)
 	}
 	p.tail = r.at
@@ -86,7 +86,7 @@ func (p *ProduceResponse) peekTopic(r *reader, version int16) {
 	} else {
 		name = r.name(flexible)
 	}
-	for n := r.count(flexible, 22); n > 0 && r.fault == nil; n-- {
+	for n := r.count(flexible); n > 0 && r.fault == nil; n-- {
 		part := ProduceResponsePartition{Topic: name, TopicID: id, TopicIndex: len(p.topics), LogStartOffset: -1, start: r.at}
 		part.Index = r.int32()
 		part.ErrorCode = r.int16()
@@ -96,7 +96,7 @@ func (p *ProduceResponse) peekTopic(r *reader, version int16) {
 			part.LogStartOffset = r.int64()
 		}
 		if version >= 8 {
-			for e := r.count(flexible, 6); e > 0 && r.fault == nil; e-- { // record errors
+			for e := r.count(flexible); e > 0 && r.fault == nil; e-- { // record errors
 				r.int32()
 				r.string(flexible)
 				if flexible {

@@ -146,6 +146,41 @@ func TestNullFieldsAreRefused(t *testing.T) {
 	}
 }
 
+// No length is below −1.
+func TestNegativeLengths(t *testing.T) {
+	var p Produce
+	var r ProduceResponse
+	request := encodeRequest(sampleRequest(3, 0, 0))
+	if err := p.Peek(overlay(request, len(request)-4, []byte{0xff, 0xff, 0xff, 0xfe})); err != ErrTruncated {
+		t.Errorf("a request of −2 topics: %v", err)
+	}
+	answer := AppendResponse(nil, 1, sampleResponse(sampleRequest(3, 0, 0)))
+	if err := r.Peek(3, overlay(answer, 4, []byte{0xff, 0xff, 0xff, 0xfe})); err != ErrTruncated {
+		t.Errorf("a response of −2 topics: %v", err)
+	}
+}
+
+// A length takes 32 bits at most.
+func TestLongVarints(t *testing.T) {
+	head := encodeRequest(sampleRequest(9, 0, 0))
+	head = head[:len(head)-2] // the count of topics, and the tags
+	var p Produce
+	for name, c := range map[string]struct {
+		varint []byte
+		want   error
+	}{
+		"the longest":  {[]byte{0xff, 0xff, 0xff, 0xff, 0x0f}, ErrTruncated},
+		"33 bits":      {[]byte{0xff, 0xff, 0xff, 0xff, 0x1f}, ErrVarint},
+		"six bytes":    {[]byte{0x81, 0x80, 0x80, 0x80, 0x80, 0}, ErrVarint},
+		"eleven bytes": {[]byte{0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1}, ErrVarint},
+		"cut off":      {[]byte{0x80}, ErrTruncated},
+	} {
+		if err := p.Peek(append(head[:len(head):len(head)], c.varint...)); err != c.want {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
 // A length is not believed before its bytes are there: whatever a short frame
 // claims, reading it takes no memory to speak of and ends at once.
 func TestLyingLengths(t *testing.T) {

@@ -125,26 +125,25 @@ func (r *reader) name(flexible bool) []byte {
 }
 
 // array reads the length of an array that must not be null; see count.
-func (r *reader) array(flexible bool, least int) int {
-	n := r.count(flexible, least)
+func (r *reader) array(flexible bool) int {
+	n := r.count(flexible)
 	if n < 0 {
 		r.fail(ErrNull)
 	}
 	return n
 }
 
-// count reads the length of an array whose elements take at least least bytes
-// each, so that a lying count ends here. Null is −1.
-func (r *reader) count(flexible bool, least int) int {
+// count reads the length of an array; null is −1. It is for counting down while
+// there is no fault, never for sizing memory.
+func (r *reader) count(flexible bool) int {
 	var n int
 	if flexible {
 		n = r.compactLen()
 	} else {
 		n = int(r.int32())
 	}
-	if r.fault != nil || n < -1 || n > (len(r.b)-r.at)/least {
+	if n < -1 {
 		r.fail(ErrTruncated)
-		return 0
 	}
 	return n
 }
