@@ -1,9 +1,7 @@
-# The image holds the binary and certificates to trust, nothing else.
-#   docker build --build-arg VERSION=0.1.0 --build-arg COMMIT=$(git rev-parse HEAD) -t oncegate .
-
+# GO_VERSION is the compiler's.
 ARG GO_VERSION=1.26
 
-# The compiler runs on the building machine and writes for the target.
+# build runs on the building machine and compiles for the target.
 FROM --platform=$BUILDPLATFORM golang:${GO_VERSION} AS build
 WORKDIR /src
 COPY go.mod go.sum ./
@@ -17,6 +15,8 @@ RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath \
     -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" \
     -o /oncegate ./cmd/oncegate
 
+# The image holds the binary and certificates to trust, nothing else.
+#   docker build --build-arg VERSION=0.1.0 --build-arg COMMIT=$(git rev-parse HEAD) -t oncegate .
 FROM scratch
 ARG VERSION=dev
 ARG COMMIT=unknown

@@ -9,12 +9,18 @@ replace github.com/vmware-labs/yaml-jsonpath v0.3.2 => github.com/helm-unittest/
 tool (
 	github.com/helm-unittest/helm-unittest/cmd/helm-unittest
 	github.com/oncegate/oncegate/test/chart/tools/dockerlint
+	github.com/oncegate/oncegate/test/chart/tools/schemas
+	github.com/oncegate/oncegate/test/chart/tools/sidecarpod
 	github.com/prometheus/prometheus/cmd/promtool
 	github.com/yannh/kubeconform/cmd/kubeconform
 	helm.sh/helm/v3/cmd/helm
 )
 
-require github.com/moby/buildkit v0.34.2
+require (
+	github.com/moby/buildkit v0.34.2
+	github.com/opencontainers/go-digest v1.0.0
+	sigs.k8s.io/yaml v1.6.0
+)
 
 require (
 	cloud.google.com/go/auth v0.24.1-0.20261001053825-dbc26066f70a // indirect
@@ -206,7 +212,6 @@ require (
 	github.com/nsf/jsondiff v0.0.0-20260207060731-8e8d90c4c0ac // indirect
 	github.com/nxadm/tail v1.4.11 // indirect
 	github.com/oklog/ulid/v2 v2.1.2 // indirect
-	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/opencontainers/image-spec v1.1.1 // indirect
 	github.com/oracle/oci-go-sdk/v65 v65.127.0 // indirect
 	github.com/outscale/osc-sdk-go/v2 v2.35.0 // indirect
@@ -301,5 +306,4 @@ require (
 	sigs.k8s.io/kustomize/kyaml v0.21.1 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
-	sigs.k8s.io/yaml v1.6.0 // indirect
 )
