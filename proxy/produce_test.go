@@ -2,11 +2,13 @@ package proxy
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 // versions of Produce that name topics; 13 names ids.
@@ -185,4 +187,35 @@ func TestSilentUpstreamIsGivenUp(t *testing.T) {
 	})
 	expect(t, "answer", c.produce(produceRequest(9, -1, testBatch{partition: 0, pid: pid, epoch: 0, first: 0, count: 1})), []answerOf{{0, 7, -1}})
 	c.mustBeClosed()
+}
+
+// A stored range that comes again with other content is answered as a broker
+// answers it, counted, and named in the log once per producer; the setting
+// refuses it.
+func TestReusedSequence(t *testing.T) {
+	for name, refuse := range map[string]bool{"broker": false, "reject": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(c *Config) { c.Dedup.RefuseReuse = refuse })
+			c := r.dial(t)
+			pid := c.producerID()
+			c.produce(produceRequest(9, -1, testBatch{pid: pid, values: "a"}))
+			want := []answerOf{{0, 0, 0}}
+			if refuse {
+				want = []answerOf{{0, 87, -1}}
+			}
+			for range 2 {
+				expect(t, "other content", c.produce(produceRequest(9, -1, testBatch{pid: pid, values: "b"})), want)
+			}
+			expect(t, "counted", r.Stats().Reused.Load(), 2)
+			logged := r.logs.Filter(func(e observer.LoggedEntry) bool { return strings.Contains(e.Message, "sequence reused") }).All()
+			if len(logged) != 1 {
+				t.Fatalf("logged %d times", len(logged))
+			}
+			for field, want := range map[string]any{"client_id": "test", "topic": testTopic, "partition": int32(0), "producer_id": pid} {
+				if got := logged[0].ContextMap()[field]; got != want {
+					t.Errorf("%s is %v in the log, want %v", field, got, want)
+				}
+			}
+		})
+	}
 }
