@@ -201,6 +201,7 @@ func (s *session) letGo(p *pending) {
 	if p.cost > 0 {
 		s.proxy.budget.Release(p.cost)
 	}
+	clear(p.batches) // they point to identities, doubts and sessions
 	*p = pending{batches: p.batches[:0], answer: p.answer[:0], split: p.split[:0]}
 	if cap(p.split) > readChunk {
 		p.split = nil
