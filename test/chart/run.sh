@@ -23,7 +23,8 @@ for values in topologies/*.yaml; do
   name=$(basename "$values" .yaml)
   "$tools/helm" lint --quiet --strict "${kube[@]}" "$chart" -f "$values"
   "$tools/helm" template release "$chart" --namespace there "${kube[@]}" -f "$values" >"$out/$name.yaml"
-  echo "$name: $(valid "$out/$name.yaml")"
+  echo -n "$name: "
+  valid "$out/$name.yaml"
 done
 
 # The sidecar is JSON inside a ConfigMap, which no schema looks into: it is
@@ -50,8 +51,12 @@ for values in bad/*.yaml; do
 done
 
 echo "== unit tests"
-"$tools/helm-unittest" --strict "$chart"
+"$tools/helm-unittest" --strict "$chart" | tee "$out/unit"
+grep -qE '^Tests: +[1-9][0-9]* passed' "$out/unit" || fail "no unit test ran"
 
 echo "== alerts"
 "$tools/promtool" check rules "$chart/files/rules.yaml"
 "$tools/promtool" test rules rules_test.yaml
+sed -n 's/.*- alert: //p' "$chart/files/rules.yaml" | while read -r alert; do
+  grep -q "alertname: $alert\$" rules_test.yaml || fail "no test for $alert"
+done

@@ -39,8 +39,10 @@ container:
     failureThreshold: 6
   # A faulty setting is told by `kubectl describe pod`.
   terminationMessagePolicy: FallbackToLogsOnError
+  {{- with .Values.sidecar.resources }}
   resources:
-    {{- toYaml .Values.sidecar.resources | nindent 4 }}
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   securityContext:
     {{- toYaml .Values.container.securityContext | nindent 4 }}
   volumeMounts:

@@ -43,8 +43,12 @@ func write(folder, swagger string, crds []string) error {
 type kind struct{ Group, Version, Kind string }
 
 // save writes a schema under the name that kubeconform asks for by
-// {{.ResourceKind}}-{{.Group}}-{{.ResourceAPIVersion}}.json.
+// {{.ResourceKind}}-{{.Group}}-{{.ResourceAPIVersion}}.json. To it the core
+// kinds' group is their version.
 func (k kind) save(folder string, schema any) error {
+	if k.Group == "" {
+		k.Group = k.Version
+	}
 	text, err := json.Marshal(schema)
 	if err != nil {
 		return err
