@@ -33,8 +33,8 @@ modelcheck: ## every state of a small world of the dedup core, and the planted b
 stamp: ## producers without a producer id, of five client libraries, on real Kafka
 	$(GO) test ./test/e2e -count=1 -v -timeout 60m -run TestPlainProducers -clients
 
-FUZZTIME ?= 60s
-fuzz: ## every parser, FUZZTIME each
+FUZZTIME ?= 1000000x
+fuzz: ## every parser, FUZZTIME (executions, or a time) each
 	@for f in Produce RequestHeader ProduceResponse Batch Rewrite ApiVersions; do \
 		$(GO) test ./internal/wire -run XXX -fuzz "Fuzz$$f$$" -fuzztime $(FUZZTIME) || exit 1; \
 	done
