@@ -29,7 +29,7 @@ func newPair(now time.Time, validity time.Duration, names []string) (pair, error
 	if err != nil {
 		return pair{}, err
 	}
-	template := &x509.Certificate{
+	form := &x509.Certificate{
 		SerialNumber:          serial,
 		Subject:               pkix.Name{CommonName: "oncegate injector"},
 		DNSNames:              names,
@@ -40,7 +40,7 @@ func newPair(now time.Time, validity time.Duration, names []string) (pair, error
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	der, err := x509.CreateCertificate(rand.Reader, form, form, &key.PublicKey, key)
 	if err != nil {
 		return pair{}, err
 	}

@@ -30,9 +30,9 @@ type answer struct {
 	warnings []string
 }
 
-// Pod decides what becomes of a pod. byNamespace says that its namespace asks,
+// pod decides what becomes of a pod. byNamespace says that its namespace asks,
 // not the pod itself. An error refuses the pod, and is for its author to read.
-func (s *Sidecar) Pod(p *pod, byNamespace bool) (*answer, error) {
+func (s *template) pod(p *pod, byNamespace bool) (*answer, error) {
 	if says := p.Metadata.says(); !byNamespace && says != "true" {
 		return nil, fmt.Errorf("%s is %q: accepted is true or false", annotationInject, says)
 	}
@@ -73,7 +73,7 @@ func skip(why string) *answer {
 }
 
 // first injects the sidecar.
-func (s *Sidecar) first(p *pod, w *wishes) (*answer, error) {
+func (s *template) first(p *pod, w *wishes) (*answer, error) {
 	at, err := s.place(p, w)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (s *Sidecar) first(p *pod, w *wishes) (*answer, error) {
 
 // again adds nothing but what containers lack that came after the sidecar, from
 // other webhooks.
-func (s *Sidecar) again(p *pod, w *wishes, at int) (*answer, error) {
+func (s *template) again(p *pod, w *wishes, at int) (*answer, error) {
 	if p.Spec.InitContainers[at].RestartPolicy != "Always" {
 		return nil, fmt.Errorf("the pod has an init container named %s, which is the name of the sidecar: give it another", containerName)
 	}
@@ -136,7 +136,7 @@ func (s *Sidecar) again(p *pod, w *wishes, at int) (*answer, error) {
 
 // place returns where among the init containers the sidecar goes: first, since
 // others may want Kafka, but after those that bring the network.
-func (s *Sidecar) place(p *pod, w *wishes) (int, error) {
+func (s *template) place(p *pod, w *wishes) (int, error) {
 	at := 0
 	for _, name := range w.startAfter {
 		if p.initContainer(name) < 0 {

@@ -2,10 +2,10 @@ package inject
 
 import "fmt"
 
-// Namespace copies a namespace's annotation into a label of the same name: the
+// namespace copies a namespace's annotation into a label of the same name: the
 // API server selects namespaces by label only. An annotation that is taken away
 // takes the label with it.
-func Namespace(m *metadata) (*answer, error) {
+func namespace(m *metadata) (*answer, error) {
 	a := &answer{outcome: labelled}
 	switch value, annotated := m.Annotations[annotationInject]; {
 	case value == "true" || value == "false":

@@ -40,7 +40,7 @@ type Config struct {
 
 // injector is a running webhook server.
 type injector struct {
-	sidecar *Sidecar
+	sidecar *template
 	keeper  *keeper
 	reviews *prometheus.CounterVec
 	leaving atomic.Bool
@@ -49,7 +49,7 @@ type injector struct {
 
 // Run serves until ctx ends.
 func Run(ctx context.Context, c Config) error {
-	sidecar, err := ReadSidecar(c.Sidecar)
+	sidecar, err := readTemplate(c.Sidecar)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (i *injector) handler() http.Handler {
 		if err := json.Unmarshal(object, &o); err != nil {
 			return nil, err
 		}
-		return Namespace(&o.Metadata)
+		return namespace(&o.Metadata)
 	}, i.told))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -139,7 +139,7 @@ func (i *injector) pod(byNamespace bool) decide {
 		if err := json.Unmarshal(object, &p); err != nil {
 			return nil, err
 		}
-		return i.sidecar.Pod(&p, byNamespace)
+		return i.sidecar.pod(&p, byNamespace)
 	}
 }
 

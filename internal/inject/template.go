@@ -15,9 +15,9 @@ const containerName = "oncegate"
 // adminPort is the name of the container port that probes and Prometheus use.
 const adminPort = "oncegate-admin"
 
-// Sidecar is the template that the chart writes: what is injected when a pod
-// asks for nothing else.
-type Sidecar struct {
+// template is what is injected when a pod asks for nothing else. The chart
+// writes it.
+type template struct {
 	// Container is an init container as Kubernetes knows it, with the settings
 	// that make it fit a pod: where it listens, where its state is.
 	Container map[string]any `json:"container"`
@@ -30,13 +30,13 @@ type Sidecar struct {
 	StartAfter []string `json:"startAfter"`
 }
 
-// ReadSidecar reads a template from a JSON file.
-func ReadSidecar(path string) (*Sidecar, error) {
+// readTemplate reads a template from a JSON file.
+func readTemplate(path string) (*template, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	s := new(Sidecar)
+	s := new(template)
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(s); err != nil {
@@ -53,7 +53,7 @@ func ReadSidecar(path string) (*Sidecar, error) {
 
 // containerFor returns the container for a pod that wants w, and its settings
 // as far as they are known here.
-func (s *Sidecar) containerFor(w *wishes) (map[string]any, map[string]string) {
+func (s *template) containerFor(w *wishes) (map[string]any, map[string]string) {
 	c := maps.Clone(s.Container)
 	settings := make(map[string]string)
 	if len(w.configMaps) == 0 {
@@ -129,7 +129,7 @@ const (
 )
 
 // volumesFor returns the volumes for a pod that wants w.
-func (s *Sidecar) volumesFor(w *wishes) []map[string]any {
+func (s *template) volumesFor(w *wishes) []map[string]any {
 	volumes := slices.Clone(s.Volumes)
 	if w.files != "" {
 		// Not root's alone: Oncegate runs as another user.
