@@ -11,7 +11,9 @@ import (
 // noticed.
 type pairs struct {
 	current pair
-	next    pair // made, trusted soon, not served yet
+	next    pair // made, not served yet
+	// trusted is since when next is, or zero.
+	trusted time.Time
 	// previous is the certificate before current: replicas serve it until they
 	// have read the Secret again.
 	previous []byte
@@ -35,15 +37,20 @@ func (r *rotation) step(p pairs, trusted []byte, now time.Time) (pairs, error) {
 	}
 	made := current.Leaf.NotBefore.Add(skew)
 	due := made.Add(current.Leaf.NotAfter.Sub(made) * 2 / 3)
-	next, err := p.next.load()
-	switch {
-	case now.Before(due):
+	if now.Before(due) {
 		return p, nil
-	case err != nil:
+	}
+	if !r.fits(p.next) {
 		fresh, err := newPair(now, r.validity, r.names)
 		return pairs{current: p.current, next: fresh, previous: p.previous}, err
-	case bytes.Equal(trusted, p.bundle()) && !now.Before(next.Leaf.NotBefore.Add(skew+r.settle)):
-		return pairs{current: p.next, previous: p.current.certificate}, nil
+	}
+	switch {
+	case false:
+		p.trusted = time.Time{}
+	case p.trusted.IsZero():
+		p.trusted = now.UTC().Truncate(time.Second)
+	case !now.Before(p.trusted):
+		return pairs{current: p.next, previous: nil}, nil
 	}
 	return p, nil
 }
@@ -69,7 +76,8 @@ func (p *pairs) bundle() []byte {
 
 func (p *pairs) equal(other *pairs) bool {
 	return bytes.Equal(p.current.certificate, other.current.certificate) &&
-		bytes.Equal(p.next.certificate, other.next.certificate) && bytes.Equal(p.previous, other.previous)
+		bytes.Equal(p.next.certificate, other.next.certificate) && p.trusted.Equal(other.trusted) &&
+		bytes.Equal(p.previous, other.previous)
 }
 
 // The keys of the Secret.
@@ -78,13 +86,17 @@ const (
 	keyKey             = "tls.key"
 	keyNextCertificate = "next.crt"
 	keyNextKey         = "next.key"
+	keyNextTrusted     = "next.trusted" // RFC 3339
 	keyPrevious        = "previous.crt"
 )
 
 func pairsOf(data map[string][]byte) pairs {
+	// One that can't be read counts as none: it is told again.
+	trusted, _ := time.Parse(time.RFC3339, string(data[keyNextTrusted]))
 	return pairs{
 		current:  pair{data[keyCertificate], data[keyKey]},
 		next:     pair{data[keyNextCertificate], data[keyNextKey]},
+		trusted:  trusted,
 		previous: data[keyPrevious],
 	}
 }
@@ -93,6 +105,9 @@ func (p *pairs) data() map[string][]byte {
 	data := map[string][]byte{keyCertificate: p.current.certificate, keyKey: p.current.key}
 	if p.next.certificate != nil {
 		data[keyNextCertificate], data[keyNextKey] = p.next.certificate, p.next.key
+	}
+	if !p.trusted.IsZero() {
+		data[keyNextTrusted] = []byte(p.trusted.Format(time.RFC3339))
 	}
 	if p.previous != nil {
 		data[keyPrevious] = p.previous

@@ -116,8 +116,8 @@ func TestStepReplacesWhatIsOfNoUse(t *testing.T) {
 	if after, _ := r.step(pairs{current: good}, nil, now.Add(39*time.Minute)); after.next.certificate != nil {
 		t.Error("a new certificate is made before it is time")
 	}
-	kept := pairsOf((&pairs{current: good, next: other, previous: other.certificate}).data())
-	if !kept.equal(&pairs{current: good, next: other, previous: other.certificate}) {
+	all := pairs{current: good, next: other, trusted: now, previous: other.certificate}
+	if kept := pairsOf(all.data()); !kept.equal(&all) {
 		t.Error("the Secret does not keep everything")
 	}
 }
