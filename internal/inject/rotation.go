@@ -45,12 +45,12 @@ func (r *rotation) step(p pairs, trusted []byte, now time.Time) (pairs, error) {
 		return pairs{current: p.current, next: fresh, previous: p.previous}, err
 	}
 	switch {
-	case false:
+	case !bytes.Equal(trusted, p.bundle()):
 		p.trusted = time.Time{}
 	case p.trusted.IsZero():
 		p.trusted = now.UTC().Truncate(time.Second)
-	case !now.Before(p.trusted):
-		return pairs{current: p.next, previous: nil}, nil
+	case !now.Before(p.trusted.Add(r.settle)):
+		return pairs{current: p.next, previous: p.current.certificate}, nil
 	}
 	return p, nil
 }
