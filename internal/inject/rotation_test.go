@@ -54,8 +54,8 @@ func TestRotationIsNeverNoticed(t *testing.T) {
 				w.tick(replica, now)
 			}
 		}
-		// The API server hears of changes up to 20 seconds late.
-		if second%20 == 13 {
+		// The API server hears of changes up to 25 seconds late.
+		if second%25 == 24 {
 			w.known = w.trusted
 		}
 		if second < 60 {
