@@ -49,7 +49,7 @@ func (r *rotation) step(p pairs, trusted []byte, now time.Time) (pairs, error) {
 		p.trusted = time.Time{}
 	case p.trusted.IsZero():
 		p.trusted = now.UTC().Truncate(time.Second)
-	case !now.Before(p.trusted):
+	case !now.Before(p.trusted.Add(r.settle)):
 		return pairs{current: p.next, previous: p.current.certificate}, nil
 	}
 	return p, nil
