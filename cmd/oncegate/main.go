@@ -19,6 +19,7 @@ const usage = `oncegate puts idempotence in front of a Kafka cluster.
   oncegate demo       lose acknowledgements on purpose and show what is stored
   oncegate demo       lose acknowledgements on purpose and show what is stored
   oncegate audit      look for duplicates, gaps and reordering in a topic
+  oncegate inject     the Kubernetes webhook that adds the sidecar to pods
   oncegate protocol   what is done with each Kafka api key
   oncegate version    the version and commit
 
@@ -47,6 +48,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return runDemo(ctx, args[1:], stdout, stderr)
 	case "audit":
 		return runAudit(ctx, args[1:], stdout, stderr)
+	case "inject":
+		return runInject(ctx, args[1:], stdout, stderr)
 	case "protocol":
 		return runProtocol(stdout)
 	case "version", "--version":
