@@ -40,11 +40,11 @@ type Cache struct {
 }
 
 // page holds snapshots whose keys have the same hash modulo the number of
-// pages; when it is full the oldest makes room.
+// pages; when it is full they make room in turn.
 type page struct {
 	mu        sync.Mutex
 	snapshots []dedup.Snapshot
-	oldest    int
+	oldest    int // which makes room next
 	gone      bool
 }
 
@@ -126,24 +126,39 @@ func (p *page) add(c *Cache, s dedup.Snapshot) {
 		c.entries.Add(1)
 		return
 	}
+	p.oldest %= pageSnapshots
 	p.snapshots[p.oldest] = s
-	p.oldest = (p.oldest + 1) % pageSnapshots
+	p.oldest++
 	c.replaced.Add(1)
 }
 
-// Recall returns what was kept for the key.
+// Recall takes back what was kept for the key. It is returned once: by the time
+// that it could be asked for again a broker may have lost what it tells of.
 func (c *Cache) Recall(k dedup.Key) (dedup.Snapshot, bool) {
 	if p := c.page(hash(k) % c.pages); p != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for i := range p.snapshots {
-			if p.snapshots[i].Key == k {
-				c.hits.Add(1)
-				return p.snapshots[i], true
-			}
+		if s, ok := p.take(k); ok {
+			c.hits.Add(1)
+			c.entries.Add(-1)
+			return s, true
 		}
 	}
 	c.misses.Add(1)
+	return dedup.Snapshot{}, false
+}
+
+// take removes and returns the snapshot of a key.
+func (p *page) take(k dedup.Key) (dedup.Snapshot, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.snapshots {
+		if p.snapshots[i].Key == k {
+			s := p.snapshots[i]
+			end := len(p.snapshots) - 1
+			p.snapshots[i] = p.snapshots[end]
+			p.snapshots = p.snapshots[:end]
+			return s, true
+		}
+	}
 	return dedup.Snapshot{}, false
 }
 

@@ -73,6 +73,27 @@ func TestRistrettoQueuesSets(t *testing.T) {
 	}
 }
 
+// What was recalled is not kept: a broker may lose it meanwhile, and the table
+// then must not hear of it again.
+func TestRecallTakes(t *testing.T) {
+	c := newCache(t, 1<<20)
+	c.Demote(snapshot(1, 1))
+	c.Demote(snapshot(2, 1))
+	c.settle()
+	if _, ok := c.Recall(key(1)); !ok {
+		t.Fatal("not kept")
+	}
+	if s, ok := c.Recall(key(1)); ok {
+		t.Errorf("recalled a second time: %+v", s)
+	}
+	if _, ok := c.Recall(key(2)); !ok {
+		t.Error("another was taken along")
+	}
+	if n := c.Stats().Entries; n != 0 {
+		t.Errorf("%d entries", n)
+	}
+}
+
 // Keys that share a page, or a hash, are told apart.
 func TestKeysAreCompared(t *testing.T) {
 	c := newCache(t, 0) // 16 pages
