@@ -1,234 +1,247 @@
 // Command bench measures Oncegate against the least that a Kafka proxy can do:
-// a proxy that reads a frame and writes it on. Every subject is a process of its
-// own before a broker that answers at once; rounds are interleaved, and the
-// table shows medians of ratios from the same round.
+// a proxy that reads a frame and writes it on. Every subject is a process of
+// its own before a broker that answers at once; rounds are interleaved, and
+// tables show medians of ratios between measurements of the same round.
 //
-//	go run ./test/bench [-rounds 5] [-seconds 2] [-sizes 1024,16384,102400,1048576]
+//	go run ./test/bench              throughput, latency, CPU by batch size
+//	go run ./test/bench connections  by connections, and memory of idle ones
+//	go run ./test/bench partitions   by partitions in a request
+//	go run ./test/bench retries      by the share of retries
+//	go run ./test/bench producers    memory by producer-partitions
+//	go run ./test/bench real         clients against real Kafka
+//
+// To pin, run it under taskset, and name the subjects' CPUs with -subject-cpus.
 package main
 
 import (
-	"bufio"
+	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
+
+	"github.com/oncegate/oncegate/test/bench/null"
+	"github.com/oncegate/oncegate/test/bench/reference"
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	if err := command(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string) error {
-	if len(args) > 1 {
-		switch args[0] {
-		case "null":
-			return runNull(args[1])
-		case "iocopy":
-			return runProxy(args[1], args[2], copyBytes)
-		case "frame":
-			return runProxy(args[1], args[2], copyFrames)
-		}
+func command(args []string) error {
+	what := "sizes"
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		what, args = args[0], args[1:]
 	}
+	switch what {
+	case "null":
+		return runNull(args)
+	case "iocopy":
+		return runReference(args, reference.Bytes)
+	case "frame":
+		return runReference(args, reference.Frames)
+	}
+	return runBench(what, args)
+}
+
+// runNull is the null broker's process.
+func runNull(args []string) error {
+	if len(args) != 2 {
+		return fmt.Errorf("null wants an address and a number of partitions")
+	}
+	partitions, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	b, err := null.Start(args[0], partitions)
+	if err != nil {
+		return err
+	}
+	b.Wait()
+	return nil
+}
+
+// runReference is a reference proxy's process.
+func runReference(args []string, pass reference.Pass) error {
+	if len(args) != 2 {
+		return fmt.Errorf("a reference proxy wants an address and an upstream's")
+	}
+	l, err := net.Listen("tcp", args[0])
+	if err != nil {
+		return err
+	}
+	return reference.Serve(l, args[1], pass)
+}
+
+// bench runs subjects and prints what they do.
+type bench struct {
+	out  io.Writer // for people
+	json *json.Encoder
+
+	rounds       int
+	measure      time.Duration
+	conns        int
+	inFlight     int
+	sizes        []int
+	openShare    float64
+	cpus         string
+	compare      string
+	subjectNames string
+
+	dir      string // removed at the end
+	binary   string // of Oncegate
+	null     *program
+	subjects []*subject
+	programs []*program // all that have to be ended
+}
+
+// workloads are what can be measured; sizes is the one that is meant when none
+// is named.
+var workloads = map[string]func(*bench) error{
+	"sizes": (*bench).runSizes, "connections": (*bench).runConnections, "partitions": (*bench).runPartitions,
+	"retries": (*bench).runRetries, "producers": (*bench).runProducers, "real": (*bench).runReal,
+}
+
+func runBench(what string, args []string) (err error) {
+	workload := workloads[what]
+	if workload == nil {
+		return fmt.Errorf("there is no workload %q", what)
+	}
+	b := &bench{}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	rounds := flags.Int("rounds", 5, "how often each subject is measured")
-	seconds := flags.Float64("seconds", 2, "how long each time")
-	conns := flags.Int("connections", 8, "producers, a connection each")
-	inFlight := flags.Int("in-flight", 5, "requests in flight on each connection")
+	flags.IntVar(&b.rounds, "rounds", 5, "how often each subject is measured")
+	flags.DurationVar(&b.measure, "duration", 2*time.Second, "how long each time, after a warm-up of a tenth")
+	flags.IntVar(&b.conns, "connections", 8, "producers, a connection each")
+	flags.IntVar(&b.inFlight, "in-flight", 5, "requests in flight on each connection")
 	sizes := flags.String("sizes", "1024,16384,102400,1048576", "bytes of a record batch")
+	flags.Float64Var(&b.openShare, "open", 0.5, "rate of the open loop as a share of what the frame proxy did in the closed one; 0: none")
+	flags.StringVar(&b.cpus, "subject-cpus", "", "CPUs that subjects are pinned to, as taskset -c takes them")
+	flags.StringVar(&b.compare, "compare", "", "a git revision whose Oncegate is measured as well")
+	flags.StringVar(&b.subjectNames, "subjects", "direct,iocopy,frame,track,stamp,haproxy,kafka-proxy", "what is measured")
+	results := flags.String("results", "", "write NAME.md and NAME.jsonl, a line for each measurement")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	b := &bench{rounds: *rounds, load: load{conns: *conns, inFlight: *inFlight, duration: time.Duration(*seconds * float64(time.Second))}}
-	defer b.stop()
-	if err := b.start(); err != nil {
-		return err
-	}
-	fmt.Printf("%d connections × %d in flight, %d rounds of %.1f s, %d cores, %s, nothing pinned\n", *conns, *inFlight, *rounds, *seconds, runtime.NumCPU(), runtime.Version())
 	for _, s := range strings.Split(*sizes, ",") {
-		size, err := strconv.Atoi(s)
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			return fmt.Errorf("-sizes: %w", err)
+		}
+		b.sizes = append(b.sizes, n)
+	}
+	if b.rounds < 1 || b.inFlight < 1 || b.conns < 1 || b.measure < 100*time.Millisecond {
+		return fmt.Errorf("-rounds, -in-flight and -connections are at least 1, -duration at least 100ms")
+	}
+	b.out, b.json = os.Stdout, json.NewEncoder(io.Discard)
+	if *results != "" {
+		keep, err := newResults(*results)
 		if err != nil {
 			return err
 		}
-		if err := b.measure(size); err != nil {
-			return err
+		defer func() {
+			if e := keep.close(); err == nil {
+				err = e
+			}
+		}()
+		b.out, b.json = io.MultiWriter(os.Stdout, keep.text), json.NewEncoder(keep.lines)
+	}
+	if b.dir, err = os.MkdirTemp("", "oncegate-bench-"); err != nil {
+		return err
+	}
+	defer b.stop()
+	b.describe(what, args)
+	return workload(b)
+}
+
+// describe says how the figures came about.
+func (b *bench) describe(what string, args []string) {
+	fmt.Fprintf(b.out, "go run ./test/bench %s\n", strings.Join(append([]string{what}, args...), " "))
+	revision, _ := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12").Output()
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	fmt.Fprintf(b.out, "revision %s, %s, Linux %s, %d cores (%s)\n", strings.TrimSpace(string(revision)), runtime.Version(), strings.TrimSpace(string(kernel)), runtime.NumCPU(), cpuModel())
+	pinned := "subjects run on CPUs " + b.cpus
+	if b.cpus == "" {
+		pinned = "subjects are not pinned"
+	}
+	average, _ := os.ReadFile("/proc/loadavg")
+	fmt.Fprintf(b.out, "load and broker run on CPUs %s, %s; load average before: %.14s\n", cpusOf(os.Getpid()), pinned, average)
+}
+
+func cpuModel() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
 		}
 	}
-	return nil
+	return runtime.GOARCH
 }
 
-// bench runs the subjects.
-type bench struct {
-	rounds   int
-	load     load
-	null     *process
-	subjects []*subject
-}
-
-// subject is one way from the load to the null broker.
-type subject struct {
-	name  string
-	addr  string
-	plain bool
-	proc  *process // nil where nothing is in between
-}
-
-type process struct {
-	cmd  *exec.Cmd
-	addr string
-}
-
-// start starts the null broker and all subjects.
-func (b *bench) start() error {
-	dir, err := os.MkdirTemp("", "oncegate-bench-")
+// startNull starts the broker for all subjects.
+func (b *bench) startNull(partitions int) (string, error) {
+	addr, err := freeAddress(1)
 	if err != nil {
-		return err
+		return "", err
 	}
-	binary := filepath.Join(dir, "oncegate")
-	if out, err := exec.Command("go", "build", "-o", binary, "github.com/oncegate/oncegate/cmd/oncegate").CombinedOutput(); err != nil {
-		return fmt.Errorf("building oncegate: %w\n%s", err, out)
-	}
-	self, err := os.Executable()
+	cmd, err := self("null", addr, strconv.Itoa(partitions))
 	if err != nil {
-		return err
+		return "", err
 	}
-	if b.null, err = spawn(exec.Command(self, "null", "127.0.0.1:0")); err != nil {
-		return err
+	if b.null, err = run(cmd, ""); err != nil {
+		return "", err
 	}
-	b.subjects = append(b.subjects, &subject{name: "direct", addr: b.null.addr})
-	for _, name := range []string{"iocopy", "frame"} {
-		p, err := spawn(exec.Command(self, name, "127.0.0.1:0", b.null.addr))
-		if err != nil {
-			return err
-		}
-		b.subjects = append(b.subjects, &subject{name: name, addr: p.addr, proc: p})
-	}
-	gate, err := b.startOncegate(binary)
-	if err != nil {
-		return err
-	}
-	b.subjects = append(b.subjects,
-		&subject{name: "oncegate track", addr: gate.addr, proc: gate},
-		&subject{name: "oncegate stamp", addr: gate.addr, proc: gate, plain: true})
-	return nil
+	b.programs = append(b.programs, b.null)
+	return addr, b.null.ready(addr, null.Topic)
 }
 
-const oncegatePort = 19392
-
-func (b *bench) startOncegate(binary string) (*process, error) {
-	cmd := exec.Command(binary)
-	cmd.Env = append(os.Environ(), "UPSTREAM_BROKERS="+b.null.addr, fmt.Sprintf("LISTEN_ADDRESS=127.0.0.1:%d", oncegatePort),
-		"BROKER_LISTEN_COUNT=1", fmt.Sprintf("ADMIN_ADDRESS=127.0.0.1:%d", oncegatePort+10), "LOG_LEVEL=warn", "MEMORY_BUDGET_BYTES=512MiB")
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		return nil, err
+// stopAll ends what was started.
+func (b *bench) stopAll() {
+	for _, p := range b.programs {
+		p.end()
 	}
-	time.Sleep(time.Second)
-	return &process{cmd, fmt.Sprintf("127.0.0.1:%d", oncegatePort+1)}, nil
-}
-
-// spawn starts a process that prints its address first.
-func spawn(cmd *exec.Cmd) (*process, error) {
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	return &process{cmd, strings.TrimSpace(line)}, err
+	b.programs, b.subjects, b.null = nil, nil, nil
 }
 
 func (b *bench) stop() {
-	for _, s := range b.subjects {
-		if s.proc != nil {
-			s.proc.cmd.Process.Kill()
-		}
-	}
-	if b.null != nil {
-		b.null.cmd.Process.Kill()
-	}
+	b.stopAll()
+	os.RemoveAll(b.dir)
 }
 
-// cpu is the processor time that the process has used, from /proc.
-func (p *process) cpu() time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+// results are two files.
+type results struct{ text, lines *os.File }
+
+func newResults(name string) (*results, error) {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return nil, err
+	}
+	text, err := os.Create(name + ".md")
 	if err != nil {
-		return 0
+		return nil, err
 	}
-	f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	user, _ := strconv.Atoi(f[11])
-	system, _ := strconv.Atoi(f[12])
-	return time.Duration(user+system) * 10 * time.Millisecond
+	lines, err := os.Create(name + ".jsonl")
+	if err != nil {
+		text.Close()
+		return nil, err
+	}
+	fmt.Fprintf(text, "# %s\n\n```\n", filepath.Base(name))
+	return &results{text, lines}, nil
 }
 
-type sample struct {
-	throughput, p99, cpuPerGB, cpuPerRequest float64
-}
-
-// measure runs all subjects in turn, round by round, and prints the table.
-func (b *bench) measure(size int) error {
-	samples := make([][]sample, len(b.subjects))
-	for range b.rounds {
-		for i, s := range b.subjects {
-			l := b.load
-			l.addr, l.size, l.plain = s.addr, size, s.plain
-			before := time.Duration(0)
-			if s.proc != nil {
-				before = s.proc.cpu()
-			}
-			m, err := l.run()
-			if err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
-			}
-			one := sample{throughput: float64(m.Bytes) / m.Seconds, p99: float64(m.P99)}
-			if s.proc != nil {
-				used := (s.proc.cpu() - before).Seconds() / 1.1 // the warm-up is not counted
-				one.cpuPerGB, one.cpuPerRequest = used/(float64(m.Bytes)/1e9), used*1e6/float64(m.Requests)
-			}
-			samples[i] = append(samples[i], one)
-		}
+func (r *results) close() error {
+	fmt.Fprint(r.text, "```\n")
+	err := r.text.Close()
+	if e := r.lines.Close(); err == nil {
+		err = e
 	}
-	frame := slices.IndexFunc(b.subjects, func(s *subject) bool { return s.name == "frame" })
-	fmt.Printf("\nbatches of %d bytes; ratios to the frame proxy in the same round: median (least–most)\n", size)
-	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\tMB/s\tthroughput\tp99\tCPU s/GB\tµs CPU/request\tCPU ratio")
-	for i, s := range b.subjects {
-		ratio := func(of func(sample) float64) string {
-			var rs []float64
-			for r := range samples[i] {
-				if base := of(samples[frame][r]); base > 0 {
-					rs = append(rs, of(samples[i][r])/base)
-				}
-			}
-			if len(rs) == 0 || s.proc == nil && of(samples[i][0]) == 0 {
-				return "–"
-			}
-			slices.Sort(rs)
-			return fmt.Sprintf("%.2f (%.2f–%.2f)", rs[len(rs)/2], rs[0], rs[len(rs)-1])
-		}
-		median := func(of func(sample) float64) float64 {
-			var all []float64
-			for _, x := range samples[i] {
-				all = append(all, of(x))
-			}
-			slices.Sort(all)
-			return all[len(all)/2]
-		}
-		fmt.Fprintf(t, "%s\t%.0f\t%s\t%s\t%.2f\t%.2f\t%s\n", s.name, median(func(x sample) float64 { return x.throughput })/1e6,
-			ratio(func(x sample) float64 { return x.throughput }), ratio(func(x sample) float64 { return x.p99 }),
-			median(func(x sample) float64 { return x.cpuPerGB }), median(func(x sample) float64 { return x.cpuPerRequest }), ratio(func(x sample) float64 { return x.cpuPerGB }))
-	}
-	return t.Flush()
+	return err
 }
