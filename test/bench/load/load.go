@@ -41,9 +41,8 @@ type Load struct {
 	Begin, End func()
 }
 
-// Result is what was measured. Latencies are those of answers within the time
-// measured; in an open loop they count from when a request was due, not from
-// when it could be sent.
+// Result is what was measured. In an open loop, latencies count from when a
+// request was due, not from when it could be sent.
 type Result struct {
 	Requests, Retries int64
 	Bytes             int64 // of record batches
@@ -72,7 +71,7 @@ func Run(l Load) (Result, error) {
 	var running errgroup.Group
 	for i, p := range producers {
 		p.from, p.until = from, until
-		p.conn.SetDeadline(until.Add(30 * time.Second))
+		p.conn.SetDeadline(until.Add(30*time.Second + 5*l.Measure)) // an open loop may leave much to answer
 		if due != nil {
 			p.due = due[i]
 		}
@@ -101,12 +100,12 @@ func (l *Load) sum(producers []*producer) (Result, error) {
 	r := Result{Seconds: l.Measure.Seconds()}
 	var all []time.Duration
 	for _, p := range producers {
-		r.Requests += int64(len(p.latencies))
+		r.Requests += p.requests
 		r.Retries += p.retries
-		r.Bytes += int64(len(p.latencies)) * int64(p.template.size) * int64(l.Partitions)
+		r.Bytes += p.requests * int64(p.template.size) * int64(l.Partitions)
 		all = append(all, p.latencies...)
 	}
-	if len(all) == 0 {
+	if len(all) == 0 || r.Requests == 0 {
 		return r, fmt.Errorf("no request was answered within %v", l.Measure)
 	}
 	slices.Sort(all)

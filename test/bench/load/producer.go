@@ -30,6 +30,7 @@ type producer struct {
 	bases     []int64 // offset of batch 0 for each partition
 	answer    wire.ProduceResponse
 	latencies []time.Duration
+	requests  int64
 	retries   int64
 }
 
@@ -163,13 +164,24 @@ func (p *producer) check(f flight, frame []byte) error {
 	if !f.retry {
 		p.acked.Store(f.batch + 1)
 	}
-	if now := time.Now(); now.After(p.from) && now.Before(p.until) {
-		p.latencies = append(p.latencies, now.Sub(f.at))
+	p.count(f, time.Now())
+	return nil
+}
+
+// count takes an answer into the result: throughput is of answers in the time
+// measured. In an open loop, latencies are of all that was due in it, however
+// late the answer: leaving out the latest would be kind to whoever stalls.
+func (p *producer) count(f flight, now time.Time) {
+	within := func(t time.Time) bool { return t.After(p.from) && t.Before(p.until) }
+	if within(now) {
+		p.requests++
 		if f.retry {
 			p.retries++
 		}
 	}
-	return nil
+	if p.due == nil && within(now) || p.due != nil && within(f.at) {
+		p.latencies = append(p.latencies, now.Sub(f.at))
+	}
 }
 
 // frames reads responses; they are small.
