@@ -36,9 +36,13 @@ type Batch struct {
 	Link Link
 	// Leader stands for the leadership that the link's broker has: the caller
 	// changes it whenever another broker, or the same one after a broken
-	// connection, may have another log.
+	// connection, may have another log. It is never 0.
 	Leader uint32
 }
+
+// noLeader is a leadership that no batch comes under: the window's word has to
+// be verified.
+const noLeader = 0
 
 const sequenceMask = 1<<31 - 1
 

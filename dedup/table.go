@@ -52,7 +52,9 @@ func (t *Table) Submit(b *Batch, now uint32) Verdict {
 	case b.Epoch < w.epoch:
 		return Verdict{Kind: Refuse, Code: CodeInvalidProducerEpoch}
 	case b.First == w.expected():
-		return t.forward(w, b, false)
+		// Another leader may have no state of the producer: then this is a
+		// first batch once more.
+		return t.forward(w, b, w.leader != b.Leader)
 	case ahead(w.last(), b.First) > 0:
 		// The missing range never came by here, or its outcome is unknown. The
 		// broker may have it.
@@ -144,6 +146,10 @@ func (t *Table) Failed(k Ticket, code int16, now uint32, wake []Link) []Link {
 		w.doubt(&b, f.epoch)
 	case CodeUnknownTopicOrPartition, CodeUnknownTopicID, CodeUnknownProducerID:
 		w.forget()
+	case CodeNotLeader:
+		// Whoever leads now, or here again later, may have lost something.
+		w.leader = noLeader
+		w.refuse(&b, f.epoch)
 	case CodeOutOfOrderSequence, CodeInvalidProducerEpoch:
 		if w.follows(&b, f.epoch) {
 			w.forget() // the broker knows better: what the window held is out of date

@@ -24,6 +24,7 @@ const (
 // Error codes of the Kafka protocol that the core speaks or listens to.
 const (
 	CodeUnknownTopicOrPartition = 3
+	CodeNotLeader               = 6
 	CodeRequestTimedOut         = 7
 	CodeNotEnoughAfterAppend    = 20
 	CodeOutOfOrderSequence      = 45

@@ -71,6 +71,12 @@ func (w *window) doubt(b *inFlight, epoch int16) {
 	}
 }
 
+// overwritten says that a batch stored at offset shows that the log was
+// truncated: it lies where the newest one was.
+func (w *window) overwritten(offset int64) bool {
+	return offset >= 0 && offset <= w.offsets[w.n-1]
+}
+
 // find returns the retained batch with exactly this range, or −1. The newest
 // are looked at first: most retries are of them.
 func (w *window) find(first, last int32) int {
@@ -87,11 +93,11 @@ func (w *window) store(b *inFlight, epoch int16, offset int64, leader uint32) {
 	switch {
 	case w.n == 0 || epoch != w.epoch:
 		w.restart(b, epoch, offset)
-	case w.follows(b, epoch):
+	case w.follows(b, epoch) && !w.overwritten(offset):
 		w.push(b, offset)
-	case ahead(w.last(), b.last) > 0:
-		// The broker took it, so it has what lies between; this table hasn't
-		// seen that happen, and claims nothing about it.
+	case w.follows(b, epoch) || ahead(w.last(), b.last) > 0:
+		// The broker took it, so it has what lies between, or has lost all that
+		// there was. This table hasn't seen it, and claims nothing about it.
 		w.restart(b, epoch, offset)
 	default:
 		// An older batch, answered by the broker's own window. What is

@@ -216,8 +216,15 @@ func (w *world) take(li int) {
 		w.tell(l, b, 0, v.Offset)
 	case Refuse:
 		w.tell(l, b, v.Code, -1)
-	default:
-		panic("no leadership changes in this world")
+	case Verify:
+		// The answer of DescribeProducers; the head of in is taken again.
+		l.in = append([]int{b}, l.in...)
+		key := Key{Topic: 1, ProducerID: e.pid}
+		if s := w.broker.producers[e.pid]; s != nil {
+			w.table.Confirm(key, 1, s.epoch, s.batches[len(s.batches)-1].last)
+		} else {
+			w.table.Forget(key)
+		}
 	}
 }
 
@@ -434,7 +441,7 @@ func (w *world) key() string {
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(w.table.windows), func(a, b Key) int { return int(a.ProducerID - b.ProducerID) }) {
 		win := w.table.windows[k]
-		fmt.Fprint(&b, "w", win.n, win.first, win.since, win.refused, win.lasts[:win.n], win.offsets[:win.n])
+		fmt.Fprint(&b, "w", win.n, win.first, win.since, win.leader, win.refused, win.lasts[:win.n], win.offsets[:win.n])
 		if f := win.flight; f != nil {
 			fmt.Fprint(&b, f.asking, f.link, f.waiting)
 			for _, x := range f.batches[:f.n] {
