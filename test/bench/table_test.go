@@ -115,3 +115,16 @@ func TestResults(t *testing.T) {
 		t.Errorf("%q, %v", text, err)
 	}
 }
+
+func TestPerfTestSummary(t *testing.T) {
+	const line = "200000 records sent, 10823.1 records/sec (10.57 MB/sec), 2100.21 ms avg latency, 4100.00 ms max latency, 2201 ms 50th, 3800 ms 95th, 4006 ms 99th, 4090 ms 99.9th.\n"
+	r, err := parsePerfTest([]byte("some warning\n" + line))
+	if err != nil || r.Records != realRecords || r.P50 != 2201 || r.P99 != 4006 || r.rate() < 10823 || r.rate() > 10824 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, bad := range []string{"", strings.Replace(line, "200000", "199999", 1)} {
+		if _, err := parsePerfTest([]byte(bad)); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}

@@ -64,13 +64,14 @@ func Run(l Load) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	start := time.Now()
-	from := start.Add(l.Warmup)
+	// All goroutines are there, and warm, when measuring begins.
+	start := time.Now().Add(time.Duration(l.Connections) * 50 * time.Microsecond)
+	from := start.Add(l.Warmup + time.Duration(l.Connections)*100*time.Microsecond)
 	until := from.Add(l.Measure)
 	due := l.schedule(start, until)
 	var running errgroup.Group
 	for i, p := range producers {
-		p.from, p.until = from, until
+		p.start, p.from, p.until = start, from, until
 		p.conn.SetDeadline(until.Add(30*time.Second + 5*l.Measure)) // an open loop may leave much to answer
 		if due != nil {
 			p.due = due[i]

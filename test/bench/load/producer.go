@@ -19,6 +19,7 @@ type producer struct {
 	conn     net.Conn
 	template *template
 
+	start       time.Time
 	from, until time.Time      // what counts
 	due         chan time.Time // nil in a closed loop
 
@@ -77,6 +78,7 @@ func (p *producer) run() error {
 
 // write sends requests until time is up.
 func (p *producer) write() error {
+	time.Sleep(time.Until(p.start))
 	batches, retries := int64(0), 0.0
 	for n := int32(0); ; n++ {
 		f := flight{correlation: n}
