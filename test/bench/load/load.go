@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -69,29 +70,34 @@ func Run(l Load) (Result, error) {
 	from := start.Add(l.Warmup + time.Duration(l.Connections)*100*time.Microsecond)
 	until := from.Add(l.Measure)
 	due := l.schedule(start, until)
-	var running errgroup.Group
+	var running sync.WaitGroup
+	// The first failure ends all; what the others then fail with says nothing.
+	var failed sync.Once
+	var cause error
 	for i, p := range producers {
 		p.start, p.from, p.until = start, from, until
 		p.conn.SetDeadline(until.Add(30*time.Second + 5*l.Measure)) // an open loop may leave much to answer
 		if due != nil {
 			p.due = due[i]
 		}
-		running.Go(func() error {
-			err := p.run()
-			if err != nil {
-				for _, other := range producers {
-					other.conn.Close()
-				}
+		running.Go(func() {
+			if err := p.run(); err != nil {
+				failed.Do(func() {
+					cause = err
+					for _, other := range producers {
+						other.conn.Close()
+					}
+				})
 			}
-			return err
 		})
 	}
 	time.Sleep(time.Until(from))
 	l.Begin()
 	time.Sleep(time.Until(until))
 	l.End()
-	if err := running.Wait(); err != nil {
-		return Result{}, err
+	running.Wait()
+	if cause != nil {
+		return Result{}, cause
 	}
 	return l.sum(producers)
 }
