@@ -168,7 +168,8 @@ func (b *bench) describe(what string, args []string) {
 	fmt.Fprintf(b.out, "go run ./test/bench %s\n", strings.Join(append([]string{what}, args...), " "))
 	revision, _ := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12").Output()
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	fmt.Fprintf(b.out, "revision %s, %s, Linux %s, %d cores (%s)\n", strings.TrimSpace(string(revision)), runtime.Version(), strings.TrimSpace(string(kernel)), runtime.NumCPU(), cpuModel())
+	cores, model := cpus()
+	fmt.Fprintf(b.out, "revision %s, %s, Linux %s, %d cores (%s)\n", strings.TrimSpace(string(revision)), runtime.Version(), strings.TrimSpace(string(kernel)), cores, model)
 	pinned := "subjects run on CPUs " + b.cpus
 	if b.cpus == "" {
 		pinned = "subjects are not pinned"
@@ -177,14 +178,22 @@ func (b *bench) describe(what string, args []string) {
 	fmt.Fprintf(b.out, "load and broker run on CPUs %s, %s; load average before: %.14s\n", cpusOf(os.Getpid()), pinned, average)
 }
 
-func cpuModel() string {
-	text, _ := os.ReadFile("/proc/cpuinfo")
+// cpus are the machine's, not only those that this process may use.
+func cpus() (cores int, model string) {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return runtime.NumCPU(), runtime.GOARCH
+	}
 	for line := range strings.Lines(string(text)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
+		name, value, _ := strings.Cut(line, ":")
+		switch strings.TrimSpace(name) {
+		case "processor":
+			cores++
+		case "model name":
+			model = strings.TrimSpace(value)
 		}
 	}
-	return runtime.GOARCH
+	return cores, model
 }
 
 // startNull starts the broker for all subjects.

@@ -60,7 +60,7 @@ func (b *bench) one(workload string, s *subject, l load.Load, round int) (measur
 	}
 	r, err := load.Run(l)
 	if err != nil {
-		return measurement{}, fmt.Errorf("%s, round %d: %w", s.name, round, err)
+		return measurement{}, fmt.Errorf("%s, round %d: %w%s", s.name, round, err, s.proc.said())
 	}
 	m := measurement{
 		Workload: workload, Subject: s.name, Loop: "closed", Round: round, Connections: l.Connections, InFlight: l.InFlight,

@@ -58,10 +58,18 @@ func (p *program) ready(addr, topic string) error {
 			return nil
 		}
 		if time.Now().After(deadline) || !p.Running() {
-			log, _ := os.ReadFile(p.log)
-			return fmt.Errorf("it does not become ready: %w\n%s", err, bytes.TrimSpace(log[max(0, len(log)-2000):]))
+			return fmt.Errorf("it does not become ready: %w%s", err, p.said())
 		}
 	}
+}
+
+// said is the end of what the program has printed, on lines of its own.
+func (p *program) said() string {
+	if p == nil {
+		return ""
+	}
+	log, _ := os.ReadFile(p.log)
+	return "\n" + string(bytes.TrimSpace(log[max(0, len(log)-2000):]))
 }
 
 // clockTick is the unit of /proc/PID/stat, the same on all of Linux.
