@@ -66,6 +66,13 @@ func (s *session) answersFrom(f *frames) error {
 // the requests; the correlation id proves it.
 func (s *session) awaiting(correlationID int32) (*pending, error) {
 	s.mu.Lock()
+	if s.pending.size > 0 && s.pending.at(0).reply == replyLocal {
+		// An answer of Oncegate's own is due first; the request goroutine may
+		// not have come to it yet.
+		s.mu.Unlock()
+		s.emitReady()
+		s.mu.Lock()
+	}
 	defer s.mu.Unlock()
 	if s.pending.size == 0 {
 		return nil, &protocolError{fmt.Sprintf("the broker answered correlation id %d, but nothing was asked", correlationID)}

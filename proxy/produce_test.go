@@ -219,3 +219,20 @@ func TestReusedSequence(t *testing.T) {
 		})
 	}
 }
+
+// A duplicate and a new batch in one write: the broker's answer to the second may
+// be there before Oncegate's own to the first is written.
+func TestPipelinedDuplicateBeforeNew(t *testing.T) {
+	r := newRig(t)
+	c := r.dial(t)
+	pid := c.producerID()
+	old := produceRequest(9, -1, testBatch{pid: pid, count: 1})
+	c.produce(old)
+	for i := range int32(300) {
+		next := produceRequest(9, -1, testBatch{pid: pid, first: i + 1, count: 1})
+		repeated := produceRequest(9, -1, testBatch{pid: pid, first: i, count: 1})
+		ids := []int32{c.send(repeated), c.send(next)}
+		expect(t, "duplicate", answersOf(c.receive(repeated, ids[0])), []answerOf{{0, 0, int64(i)}})
+		expect(t, "new", answersOf(c.receive(next, ids[1])), []answerOf{{0, 0, int64(i + 1)}})
+	}
+}
