@@ -3,7 +3,7 @@
 
 GO ?= go
 
-.PHONY: build test lint unit demo differential modelcheck stamp fuzz
+.PHONY: build test lint unit demo differential modelcheck stamp fuzz bench bench-compare
 
 build: ## the binary, in bin/
 	$(GO) build -trimpath -o bin/oncegate ./cmd/oncegate
@@ -38,6 +38,12 @@ fuzz: ## every parser, FUZZTIME (executions, or a time) each
 	@for f in Produce RequestHeader ProduceResponse Batch Rewrite ApiVersions; do \
 		$(GO) test ./internal/wire -run XXX -fuzz "Fuzz$$f$$" -fuzztime $(FUZZTIME) || exit 1; \
 	done
+
+bench: ## Oncegate against a bare frame proxy
+	$(GO) run ./test/bench -results docs/results/sizes
+
+bench-compare: ## the same, with the Oncegate of REV
+	$(GO) run ./test/bench -subjects direct,frame,track,stamp -compare $(REV)
 
 demo:
 	$(GO) run ./cmd/oncegate demo
