@@ -4,6 +4,6 @@
 //
 // It reads of a pod what it needs and answers with a JSON patch (RFC 6902), so
 // fields that it has never heard of stay as they are. The types of k8s.io/api
-// would make the binary half as large again; see
-// docs/decisions/injector-without-client-libraries.md.
+// would make the binary larger by a quarter, controller-runtime by three
+// quarters (docs/decisions.md).
 package inject

@@ -28,4 +28,6 @@ certificates=$(source_of github.com/cert-manager/cert-manager@v1.21.2)/deploy/cr
   "$monitoring"/monitoring.coreos.com_{podmonitors,prometheusrules}.yaml \
   "$certificates"/cert-manager.io_{certificates,issuers}.yaml
 mv "$partial" "$tools"
+# Earlier ones go, but not under somebody who has just built them.
+find "$cache" -maxdepth 1 -name 'chart-tools-*' ! -path "$tools*" -mmin +1440 -exec rm -rf {} +
 echo "$tools"
