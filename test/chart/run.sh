@@ -60,3 +60,13 @@ echo "== alerts"
 sed -n 's/.*- alert: //p' "$chart/files/rules.yaml" | while read -r alert; do
   grep -q "alertname: $alert\$" rules_test.yaml || fail "no test for $alert"
 done
+
+echo "== dashboard"
+queries=0
+while read -r query; do
+  "$tools/promtool" --experimental promql format "$query" >/dev/null || fail "the dashboard asks: $query"
+  queries=$((queries + 1))
+done < <(sed -n 's/^ *"expr": "\(.*\)",$/\1/p' "$chart/files/dashboard.json" |
+  sed 's/\\"/"/g; s/\$__rate_interval/5m/g; s/\$__range/1h/g')
+echo "$queries queries can be read"
+[ "$queries" -gt 20 ] || fail "the dashboard has only $queries queries"
