@@ -13,7 +13,7 @@ const slowAcks = "seed=1 delay=10ms delay-ack=1"
 // happen to clients that go straight to Kafka too.
 func TestLeadersMoveWhileProducing(t *testing.T) {
 	s := scenario{
-		cluster: newest.Get(t), clients: clients, records: 4000, pace: 20 * time.Millisecond,
+		cluster: newest.Get(t), clients: clients, records: 4000, pace: 40 * time.Millisecond,
 		near: lostAcks, far: lostAcks,
 		disturb: func(t *testing.T, r *run) {
 			for range 2 {
@@ -30,7 +30,7 @@ func TestLeadersMoveWhileProducing(t *testing.T) {
 // A broker is killed, and comes back while the others have taken over.
 func TestBrokerKilledWhileProducing(t *testing.T) {
 	s := scenario{
-		cluster: newest.Get(t), clients: clients, records: 4000, pace: 20 * time.Millisecond,
+		cluster: newest.Get(t), clients: clients, records: 4000, pace: 40 * time.Millisecond,
 		near: slowAcks, far: slowAcks,
 		disturb: func(t *testing.T, r *run) {
 			b := r.cluster.Broker(r.cluster.Leader(t, r.topic, 0))
@@ -49,7 +49,7 @@ func TestBrokerKilledWhileProducing(t *testing.T) {
 // control run all connections break as often.
 func TestOncegateEndsWhileProducing(t *testing.T) {
 	s := scenario{
-		cluster: newest.Get(t), clients: clients, records: 4000, pace: 20 * time.Millisecond,
+		cluster: newest.Get(t), clients: clients, records: 4000, pace: 40 * time.Millisecond,
 		near: slowAcks, far: slowAcks,
 	}
 	three := func(end func(*testing.T, *run)) func(*testing.T, *run) {
